@@ -1,0 +1,156 @@
+/* sqrl/fs.h - where bytes live: one ops table for local files and object stores.
+ *
+ * A file system answers for URL schemes. Its calls may block; cancel tokens end them. Reads are
+ * batched ranges, so that one call may become one merged or many parallel requests. Writes are
+ * atomic: a created file appears under its name, whole and synced, at commit, or not at all.
+ *
+ * Shims (retry, fault injection, cache, throttle) are file systems that wrap another.
+ * Threads: one file may be read by many threads at once; one writer belongs to one thread.
+ */
+#ifndef SQRL_FS_H
+#define SQRL_FS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "context.h"
+#include "error.h"
+#include "option.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SQRL_FS_API 1
+#define SQRL_SIZE_UNKNOWN UINT64_MAX
+
+struct sqrl_fs;
+struct sqrl_file;        /* open for reading */
+struct sqrl_file_writer; /* a file that is being made */
+
+/* Set by one thread, seen by all that hold it. Zero-initialise. */
+struct sqrl_cancel {
+    int requested;
+};
+SQRL_API void sqrl_cancel_request(struct sqrl_cancel *cancel);
+SQRL_API bool sqrl_cancel_requested(const struct sqrl_cancel *cancel); /* NULL: false */
+
+/* One range of a batched read; `got` may be less than `size` only at the end of the file. */
+struct sqrl_range {
+    uint64_t offset;
+    size_t size;
+    uint8_t *data; /* size bytes of room */
+    size_t got;
+};
+
+struct sqrl_stat {
+    uint64_t size;
+    int64_t modified_ns; /* since 1970, 0 when unknown */
+    bool directory;
+    char etag[72]; /* identity of the content where the store has one, else "" */
+};
+
+/* Called for each entry, in byte order of names where the store can; `name` is relative to the
+ * listed directory. Return non-zero to stop. */
+typedef int (*sqrl_list_fn)(void *arg, const char *name, const struct sqrl_stat *stat);
+
+struct sqrl_fs_ops {
+    size_t size;
+    uint32_t api;
+    const char *name;    /* "local" */
+    const char *schemes; /* "file|" : separated by |, the empty one means plain paths */
+    const char *doc;
+    uint32_t flags; /* enum sqrl_fs_flag */
+    const struct sqrl_option *options;
+    size_t fs_size, file_size, writer_size; /* states, allocated zeroed by the library */
+
+    int (*open)(void *fs, struct sqrl_context *context, const struct sqrl_settings *settings,
+                struct sqrl_error *err);
+    void (*close)(void *fs);
+    int (*stat)(void *fs, const char *path, struct sqrl_stat *out, struct sqrl_error *err);
+    /* Reads below `path` when recursive, else one level. */
+    int (*list)(void *fs, const char *path, bool recursive, sqrl_list_fn visit, void *arg,
+                const struct sqrl_cancel *cancel, struct sqrl_error *err);
+    int (*file_open)(void *fs, const char *path, void *file, struct sqrl_stat *stat,
+                     struct sqrl_error *err);
+    int (*file_read)(void *fs, void *file, struct sqrl_range *ranges, size_t count,
+                     const struct sqrl_cancel *cancel, struct sqrl_error *err);
+    void (*file_close)(void *fs, void *file);
+    /* replace=false: SQRL_E_EXISTS at commit when the name is taken by then. */
+    int (*writer_open)(void *fs, const char *path, bool replace, void *writer,
+                       struct sqrl_error *err);
+    int (*writer_write)(void *fs, void *writer, const uint8_t *data, size_t size,
+                        struct sqrl_error *err);
+    int (*writer_commit)(void *fs, void *writer, struct sqrl_error *err);
+    void (*writer_abort)(void *fs, void *writer);
+    int (*remove)(void *fs, const char *path, struct sqrl_error *err);
+    int (*make_directory)(void *fs, const char *path, struct sqrl_error *err); /* with parents */
+};
+
+enum sqrl_fs_flag {
+    SQRL_FS_LOCAL = 1,     /* reads are quick enough for CPU threads */
+    SQRL_FS_WRITABLE = 2,
+    SQRL_FS_LISTABLE = 4
+};
+
+/* The file system for a URL ("file:///data", "data/x", "mem://x"), from the context's
+ * registry, and the path within it (points into `url` or is allocated: free with free()). */
+SQRL_CHECK int sqrl_fs_for_url(struct sqrl_context *context, const char *url,
+                               const struct sqrl_settings *settings, struct sqrl_fs **out,
+                               char **path, struct sqrl_error *err);
+/* A file system from an ops table of the caller's (tests, shims, plugins). */
+SQRL_CHECK int sqrl_fs_new(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
+                           const struct sqrl_settings *settings, struct sqrl_fs **out,
+                           struct sqrl_error *err);
+/* Wraps `inner`: failed calls whose error is retryable are tried again, up to `attempts` times
+ * in all, waiting delay_ms, 2 x, 4 x ... with jitter between. Takes its own reference. */
+SQRL_CHECK int sqrl_fs_retry(struct sqrl_fs *inner, unsigned attempts, unsigned delay_ms,
+                             struct sqrl_fs **out, struct sqrl_error *err);
+SQRL_API struct sqrl_fs *sqrl_fs_ref(struct sqrl_fs *fs);
+SQRL_API void sqrl_fs_unref(struct sqrl_fs *fs);
+SQRL_API const struct sqrl_fs_ops *sqrl_fs_ops_of(const struct sqrl_fs *fs);
+SQRL_API void *sqrl_fs_state(struct sqrl_fs *fs);
+
+SQRL_CHECK int sqrl_fs_stat(struct sqrl_fs *fs, const char *path, struct sqrl_stat *out,
+                            struct sqrl_error *err);
+SQRL_CHECK int sqrl_fs_list(struct sqrl_fs *fs, const char *path, bool recursive,
+                            sqrl_list_fn visit, void *arg, const struct sqrl_cancel *cancel,
+                            struct sqrl_error *err);
+SQRL_CHECK int sqrl_fs_remove(struct sqrl_fs *fs, const char *path, struct sqrl_error *err);
+SQRL_CHECK int sqrl_fs_make_directory(struct sqrl_fs *fs, const char *path,
+                                      struct sqrl_error *err);
+
+/* A file open for reading: keeps its file system alive. Errors name its path. */
+SQRL_CHECK int sqrl_file_open(struct sqrl_fs *fs, const char *path, struct sqrl_file **out,
+                              struct sqrl_error *err);
+SQRL_API struct sqrl_file *sqrl_file_ref(struct sqrl_file *file);
+SQRL_API void sqrl_file_unref(struct sqrl_file *file);
+SQRL_API uint64_t sqrl_file_size(const struct sqrl_file *file);
+SQRL_API const char *sqrl_file_path(const struct sqrl_file *file);
+SQRL_API const struct sqrl_stat *sqrl_file_stat(const struct sqrl_file *file);
+/* Batched ranged read, see struct sqrl_range. */
+SQRL_CHECK int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges, size_t count,
+                              const struct sqrl_cancel *cancel, struct sqrl_error *err);
+/* Exactly `size` bytes at `offset`; fewer there are is SQRL_E_TRUNCATED. */
+SQRL_CHECK int sqrl_file_read_exact(struct sqrl_file *file, uint64_t offset, void *data,
+                                    size_t size, const struct sqrl_cancel *cancel,
+                                    struct sqrl_error *err);
+
+/* A file being made. Exactly one of commit and abort ends and frees it, also on failure. */
+SQRL_CHECK int sqrl_file_create(struct sqrl_fs *fs, const char *path, bool replace,
+                                struct sqrl_file_writer **out, struct sqrl_error *err);
+SQRL_CHECK int sqrl_file_write(struct sqrl_file_writer *writer, const void *data, size_t size,
+                               struct sqrl_error *err);
+SQRL_CHECK int sqrl_file_commit(struct sqrl_file_writer *writer, struct sqrl_error *err);
+SQRL_API void sqrl_file_abort(struct sqrl_file_writer *writer);
+
+/* Removes temporaries that dead local writers left in a directory; counts them. Temporaries of
+ * living processes of this machine stay. */
+SQRL_CHECK int sqrl_fs_sweep(struct sqrl_fs *fs, const char *directory, uint64_t *removed,
+                             struct sqrl_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

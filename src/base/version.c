@@ -1,0 +1,5 @@
+#include "sqrl/context.h"
+
+const char *sqrl_version(void) {
+    return SQRL_VERSION;
+}
