@@ -1,0 +1,94 @@
+/* value.h - the private half of the value floor: pushing nodes, limits, errors with
+ * offsets.
+ *
+ * A decoder of either format pushes nodes through the inline functions here and lets
+ * sqrl_tape_grow do the rare work. Containers are patched in place when they are
+ * complete.
+ */
+#ifndef SQRL_VALUE_PRIVATE_H
+#define SQRL_VALUE_PRIVATE_H
+
+#include "base/base.h"
+#include "sqrl/value.h"
+
+#define SQRL_DEFAULT_MAX_DEPTH 512u
+#define SQRL_DEFAULT_MAX_NODES (UINT32_C(1) << 28)
+#define SQRL_DEFAULT_MAX_BYTES (UINT64_C(1) << 31)
+
+/* A copy of `limits` (NULL is allowed) with defaults in place of zeros. */
+static inline struct sqrl_limits sqrl_limits_resolve(const struct sqrl_limits *limits) {
+    struct sqrl_limits l = {0, 0, 0};
+    if (limits)
+        l = *limits;
+    if (!l.max_depth)
+        l.max_depth = SQRL_DEFAULT_MAX_DEPTH;
+    if (!l.max_nodes)
+        l.max_nodes = SQRL_DEFAULT_MAX_NODES;
+    if (!l.max_bytes)
+        l.max_bytes = SQRL_DEFAULT_MAX_BYTES;
+    return l;
+}
+
+/* Writes the error and puts "byte <offset>" in front of it. Returns `code`. */
+int sqrl_value_error(struct sqrl_error *err, int code, size_t offset, const char *format,
+                     ...) SQRL_PRINTF(4, 5);
+
+/* Makes room for at least `more` (>= 1) nodes behind count. Fails with SQRL_E_LIMIT when
+ * the tape would pass 2^32-2 nodes. The tape is as before on failure. */
+SQRL_CHECK int sqrl_tape_grow(struct sqrl_tape *tape, uint32_t more,
+                              struct sqrl_error *err);
+
+static inline int sqrl_tape_reserve(struct sqrl_tape *tape, uint32_t more,
+                                    struct sqrl_error *err) {
+    if (SQRL_LIKELY(tape->capacity - tape->count >= more))
+        return SQRL_OK;
+    return sqrl_tape_grow(tape, more, err);
+}
+
+/* Fills one node; `bits` is v.u (v.i, v.offset, v.next alike). */
+static inline void sqrl_node_put(struct sqrl_node *node, unsigned type, unsigned flags,
+                                 unsigned aux, uint32_t size, uint64_t bits) {
+    node->type = (uint8_t)type;
+    node->flags = (uint8_t)flags;
+    node->aux = (uint16_t)aux;
+    node->size = size;
+    node->v.u = bits;
+}
+
+/* Appends one node behind a reserve. Returns its index. */
+static inline uint32_t sqrl_tape_push(struct sqrl_tape *tape, unsigned type,
+                                      unsigned flags, unsigned aux, uint32_t size,
+                                      uint64_t bits) {
+    uint32_t index = tape->count++;
+    sqrl_node_put(&tape->nodes[index], type, flags, aux, size, bits);
+    return index;
+}
+
+static inline uint64_t sqrl_double_bits(double f) {
+    uint64_t u;
+    memcpy(&u, &f, 8);
+    return u;
+}
+
+/* Appends without a check for room: call sqrl_bytes_reserve first. */
+static inline void sqrl_bytes_put(struct sqrl_bytes *out, const void *data, size_t size) {
+    memcpy(out->data + out->size, data, size);
+    out->size += size;
+}
+
+/* Room for `more` bytes; the common case inline. */
+static inline int sqrl_bytes_room(struct sqrl_bytes *out, size_t more,
+                                  struct sqrl_error *err) {
+    if (SQRL_LIKELY(out->capacity - out->size >= more))
+        return SQRL_OK;
+    return sqrl_bytes_reserve(out, more, err);
+}
+
+/* NumPy's kind and size without the byte order: "f4"; "" for SQRL_DTYPE_OTHER. */
+const char *sqrl_dtype_code(enum sqrl_dtype dtype);
+
+/* Index of the first byte that is no part of a valid character; `size` when there is
+ * none. */
+size_t sqrl_utf8_fault(const uint8_t *bytes, size_t size);
+
+#endif
