@@ -171,7 +171,7 @@ bool sqrl_cpu_avx2(void);
 /* --- registry slots of upper floors ------------------------------------------------------------------- */
 /* An upper floor keeps its per-context state (tables of drivers, caches) in a slot; `free` runs
  * when the context goes. `make` runs once, under the context's lock. */
-enum sqrl_slot { SQRL_SLOT_IO, SQRL_SLOT_FORMAT, SQRL_SLOT_DRIVER, SQRL_SLOT_CATALOG, SQRL_SLOTS };
+enum sqrl_slot { SQRL_SLOT_VALUE, SQRL_SLOT_IO, SQRL_SLOT_FORMAT, SQRL_SLOT_DRIVER, SQRL_SLOT_CATALOG, SQRL_SLOTS };
 void *sqrl_context_slot(struct sqrl_context *context, enum sqrl_slot slot,
                         void *(*make)(struct sqrl_context *context, struct sqrl_error *err),
                         void (*free_slot)(void *state), struct sqrl_error *err);
