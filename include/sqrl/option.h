@@ -49,7 +49,9 @@ SQRL_CHECK int sqrl_settings_check(const struct sqrl_settings *settings,
                                    const struct sqrl_option *const *lists, const char *who,
                                    struct sqrl_error *err);
 
-/* The value of one option: as set, else its default, else NULL. */
+/* The value of one option: as set (the last one, when it is set twice), else its default, else
+ * NULL. The typed forms below fail with SQRL_E_INVALID when there is no value or it can't be
+ * read; booleans are true/false, yes/no, on/off, 1/0. */
 SQRL_API const char *sqrl_settings_text(const struct sqrl_settings *settings,
                                         const struct sqrl_option *list, const char *name);
 SQRL_CHECK int sqrl_settings_int(const struct sqrl_settings *settings,
@@ -62,7 +64,13 @@ SQRL_CHECK int sqrl_settings_bool(const struct sqrl_settings *settings,
                                   const struct sqrl_option *list, const char *name, bool *out,
                                   struct sqrl_error *err);
 
-/* "64 KiB", "1.5 GB", "4096" to bytes. */
+SQRL_CHECK int sqrl_settings_float(const struct sqrl_settings *settings,
+                                   const struct sqrl_option *list, const char *name,
+                                   double *out, struct sqrl_error *err);
+
+/* "64 KiB", "1.5 GB", "4096" to bytes: a decimal number and B, kB, KB, KiB, MB, MiB, GB, GiB, TB
+ * or TiB, with or without spaces between. A fraction needs a unit above B and is rounded down
+ * to whole bytes. SQRL_E_INVALID for other texts, SQRL_E_LIMIT above 64 bits. */
 SQRL_CHECK int sqrl_parse_size(const char *text, uint64_t *bytes, struct sqrl_error *err);
 
 #ifdef __cplusplus

@@ -96,7 +96,8 @@ uint32_t sqrl_fork_generation(void);
 
 /* A mutex that a child may take even if another thread held it at the fork: the first use in a
  * new generation makes it anew. The data it guards must bear being cut off at any point, or be
- * re-made by the owner when sqrl_lock_take returns true (first take in this generation). */
+ * re-made by the owner when sqrl_lock_take returns true: the first take since a fork. Nobody
+ * may call fork() while holding one. */
 struct sqrl_lock {
     pthread_mutex_t mutex;
     uint32_t generation;
@@ -120,6 +121,8 @@ struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context, struct sqrl_er
 /* Queues a task, first in first out. Never fails, never blocks. */
 void sqrl_pool_submit(struct sqrl_pool *pool, struct sqrl_task *task);
 unsigned sqrl_pool_threads(const struct sqrl_pool *pool);
+/* Threads for network file systems, as configured (default 16). */
+unsigned sqrl_context_io_threads(const struct sqrl_context *context);
 /* The number of threads to use: affinity mask and cgroup quota (v1 and v2), divided by
  * siblings, at least 1. */
 unsigned sqrl_default_threads(unsigned siblings);
