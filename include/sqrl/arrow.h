@@ -1,9 +1,10 @@
 /* sqrl/arrow.h - batches as Arrow arrays, without a copy.
  *
  * The structs are those of the Arrow C data interface and C stream interface
- * (https://arrow.apache.org/docs/format/CDataInterface.html), declared here under the guard
- * that the specification asks for. Offsets are 64-bit (large_utf8, large_binary, large_list);
- * DENSE columns are fixed_size_list; the validity bytes become a bitmap (the only copy).
+ * (https://arrow.apache.org/docs/format/CDataInterface.html), declared here under the
+ * guard that the specification asks for. Offsets are 64-bit (large_utf8, large_binary,
+ * large_list); DENSE columns are fixed_size_list; the validity bytes become a bitmap (the
+ * only copy).
  */
 #ifndef SQRL_ARROW_H
 #define SQRL_ARROW_H
@@ -59,12 +60,16 @@ struct ArrowArrayStream {
 #endif
 
 /* Exports a batch as a struct array; the array holds a reference to the batch until its
- * release. Either out may be NULL. bool columns become uint8 (Arrow's bits would be a copy);
- * complex numbers become fixed_size_list<float>[2] with the metadata key "sqrl.dtype". */
-SQRL_CHECK int sqrl_arrow_export_batch(struct sqrl_batch *batch, struct ArrowSchema *schema,
+ * release. Either out may be NULL. bool columns become uint8 (Arrow's bits would be a
+ * copy); complex numbers become fixed_size_list<float>[2] with the metadata key
+ * "sqrl.dtype". */
+SQRL_CHECK int sqrl_arrow_export_batch(struct sqrl_batch *batch,
+                                       struct ArrowSchema *schema,
                                        struct ArrowArray *array, struct sqrl_error *err);
-/* Runs a batched plan as an Arrow stream. The stream owns an iterator; its release closes it. */
-SQRL_CHECK int sqrl_arrow_export_plan(struct sqrl_plan *plan, struct ArrowArrayStream *out,
+/* Runs a batched plan as an Arrow stream. The stream owns an iterator; its release closes
+ * it. */
+SQRL_CHECK int sqrl_arrow_export_plan(struct sqrl_plan *plan,
+                                      struct ArrowArrayStream *out,
                                       struct sqrl_error *err);
 
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
-/* sqrl/block.h - the unit of reading: about 1 MiB of samples, decompressed and parsed once.
+/* sqrl/block.h - the unit of reading: about 1 MiB of samples, decompressed and parsed
+ * once.
  *
- * A block is bytes, a tape whose nodes point into them, and where each sample begins. A sample
- * is (block, index): nothing is allocated per sample. Finished blocks are read-only and may be
- * read by any number of threads; reference counting is thread-safe. The memory of the last
- * reference goes back to its context for the next block.
+ * A block is bytes, a tape whose nodes point into them, and where each sample begins. A
+ * sample is (block, index): nothing is allocated per sample. Finished blocks are
+ * read-only and may be read by any number of threads; reference counting is thread-safe.
+ * The memory of the last reference goes back to its context for the next block.
  */
 #ifndef SQRL_BLOCK_H
 #define SQRL_BLOCK_H
@@ -39,8 +40,8 @@ struct sqrl_sample {
     uint32_t index;
 };
 
-/* An empty block with one reference, from the context's recycled ones; bytes is NULL. The tape
- * and begin keep the room they had in their last life. */
+/* An empty block with one reference, from the context's recycled ones; bytes is NULL. The
+ * tape and begin keep the room they had in their last life. */
 SQRL_CHECK int sqrl_block_new(struct sqrl_context *context, struct sqrl_block **out,
                               struct sqrl_error *err);
 SQRL_API struct sqrl_block *sqrl_block_ref(struct sqrl_block *block);
@@ -51,15 +52,15 @@ SQRL_API void sqrl_block_unref(struct sqrl_block *block);
 SQRL_CHECK int sqrl_block_reserve(struct sqrl_block *block, uint32_t count,
                                   struct sqrl_error *err);
 
-/* Decodes all of bytes[from, size) as MessagePack samples (or JSON lines), filling tape, begin
- * and count. A value that is cut short: SQRL_E_TRUNCATED, unless `tail` is not NULL; then
- * *tail receives where it begins (bytes->size when nothing is left over). Errors name the
- * sample (or line) and its offset. At most 2^32-1 nodes a block. */
-SQRL_CHECK int sqrl_block_parse_msgpack(struct sqrl_block *block, size_t from, size_t *tail,
-                                        const struct sqrl_limits *limits,
+/* Decodes all of bytes[from, size) as MessagePack samples (or JSON lines), filling tape,
+ * begin and count. A value that is cut short: SQRL_E_TRUNCATED, unless `tail` is not
+ * NULL; then *tail receives where it begins (bytes->size when nothing is left over).
+ * Errors name the sample (or line) and its offset. At most 2^32-1 nodes a block. */
+SQRL_CHECK int sqrl_block_parse_msgpack(struct sqrl_block *block, size_t from,
+                                        size_t *tail, const struct sqrl_limits *limits,
                                         struct sqrl_error *err);
-SQRL_CHECK int sqrl_block_parse_jsonl(struct sqrl_block *block, size_t from, unsigned flags,
-                                      const struct sqrl_limits *limits,
+SQRL_CHECK int sqrl_block_parse_jsonl(struct sqrl_block *block, size_t from,
+                                      unsigned flags, const struct sqrl_limits *limits,
                                       struct sqrl_error *err);
 
 /* Bytes this block holds in memory: bytes, tape and begin. For budgets. */

@@ -1,9 +1,10 @@
 /* sqrl/buffer.h - reference-counted bytes.
  *
- * A buffer is the owner of memory that others point into: a block's bytes, a batch's slot, a
- * file's content. Reference counting is thread-safe; the bytes themselves are not guarded.
- * Buffers of SQRL_SLAB_MIN_BYTES and more come from recycled, huge-page backed slabs of their
- * context (src/base/slab.h); smaller ones from malloc. Data is aligned to 64 bytes.
+ * A buffer is the owner of memory that others point into: a block's bytes, a batch's
+ * slot, a file's content. Reference counting is thread-safe; the bytes themselves are not
+ * guarded. Buffers of SQRL_SLAB_MIN_BYTES and more come from recycled, huge-page backed
+ * slabs of their context (src/base/slab.h); smaller ones from malloc. Data is aligned to
+ * 64 bytes.
  */
 #ifndef SQRL_BUFFER_H
 #define SQRL_BUFFER_H
@@ -37,8 +38,9 @@ struct sqrl_buffer {
 SQRL_CHECK int sqrl_buffer_new(struct sqrl_context *context, size_t capacity,
                                struct sqrl_buffer **out, struct sqrl_error *err);
 
-/* Wraps memory of the caller's; `release(owner)` is called once, on whichever thread drops the
- * last reference (it must not block). `release` may be NULL for memory that outlives all. */
+/* Wraps memory of the caller's; `release(owner)` is called once, on whichever thread
+ * drops the last reference (it must not block). `release` may be NULL for memory that
+ * outlives all. */
 SQRL_CHECK int sqrl_buffer_wrap(void *data, size_t size, void (*release)(void *owner),
                                 void *owner, struct sqrl_buffer **out,
                                 struct sqrl_error *err);

@@ -1,8 +1,8 @@
 /* sqrl/codec.h - compression as an ops table, and checksums.
  *
- * Built in: "gzip" (ISA-L where it was built in, else zlib), "zstd", "lz4" (frame format),
- * "none". A codec works on whole frames in memory (shards) and as a stream (files of unknown
- * length). All functions are thread-safe on different states.
+ * Built in: "gzip" (ISA-L where it was built in, else zlib), "zstd", "lz4" (frame
+ * format), "none". A codec works on whole frames in memory (shards) and as a stream
+ * (files of unknown length). All functions are thread-safe on different states.
  */
 #ifndef SQRL_CODEC_H
 #define SQRL_CODEC_H
@@ -25,10 +25,10 @@ struct sqrl_codec_io {
     const uint8_t *in;
     size_t in_size; /* bytes left at in */
     uint8_t *out;
-    size_t out_size;    /* room left at out */
-    uint64_t in_total;  /* bytes consumed since open, for error offsets */
-    bool in_end;        /* no more input comes behind in_size */
-    bool out_end;       /* set by the codec: the stream is complete (all members) */
+    size_t out_size;   /* room left at out */
+    uint64_t in_total; /* bytes consumed since open, for error offsets */
+    bool in_end;       /* no more input comes behind in_size */
+    bool out_end;      /* set by the codec: the stream is complete (all members) */
 };
 
 struct sqrl_codec_ops {
@@ -48,16 +48,17 @@ struct sqrl_codec_ops {
     /* A frame that stores the bytes uncompressed; NULL if the format has none. */
     int (*store)(const uint8_t *raw, size_t raw_size, uint8_t *out, size_t out_capacity,
                  size_t *out_size, struct sqrl_error *err);
-    /* Frame(s) whose content is exactly raw_size bytes; anything else is SQRL_E_CORRUPT. */
+    /* Frame(s) whose content is exactly raw_size bytes; anything else is SQRL_E_CORRUPT.
+     */
     int (*decompress)(const uint8_t *in, size_t in_size, uint8_t *raw, size_t raw_size,
                       struct sqrl_error *err);
     /* True when `magic` (up to 6 bytes) begins a stream of this codec. */
     bool (*sniff)(const uint8_t *magic, size_t size);
 
-    /* Streams. The library allocates state of the given size, zeroed, aligned to 64. Several
-     * members or frames in a row are one stream; skippable frames are skipped; bytes behind
-     * the last member that begin no new one are SQRL_E_CORRUPT (zero padding is accepted). A
-     * stream that ends within a member is SQRL_E_TRUNCATED. */
+    /* Streams. The library allocates state of the given size, zeroed, aligned to 64.
+     * Several members or frames in a row are one stream; skippable frames are skipped;
+     * bytes behind the last member that begin no new one are SQRL_E_CORRUPT (zero padding
+     * is accepted). A stream that ends within a member is SQRL_E_TRUNCATED. */
     size_t decoder_size;
     int (*decoder_open)(void *state, struct sqrl_error *err);
     int (*decode)(void *state, struct sqrl_codec_io *io, struct sqrl_error *err);
@@ -67,7 +68,8 @@ struct sqrl_codec_ops {
 /* By name, NULL when it is not built in. The table is constant and lives for ever. */
 SQRL_API const struct sqrl_codec_ops *sqrl_codec_by_name(const char *name);
 /* By the first bytes of a file or by a file name's suffix; NULL when none fits. */
-SQRL_API const struct sqrl_codec_ops *sqrl_codec_by_magic(const uint8_t *magic, size_t size);
+SQRL_API const struct sqrl_codec_ops *sqrl_codec_by_magic(const uint8_t *magic,
+                                                          size_t size);
 SQRL_API const struct sqrl_codec_ops *sqrl_codec_by_suffix(const char *path);
 /* The i-th built-in codec, NULL behind the last. */
 SQRL_API const struct sqrl_codec_ops *sqrl_codec_at(size_t i);
@@ -77,7 +79,8 @@ SQRL_API const char *sqrl_codec_library(const struct sqrl_codec_ops *codec);
 /* Checksums. xxh3 is XXH3_64bits with seed 0 (canonical value as a number). */
 SQRL_API uint64_t sqrl_xxh3(const void *data, size_t size);
 SQRL_API uint32_t sqrl_crc32(uint32_t crc, const void *data, size_t size); /* gzip's */
-SQRL_API uint32_t sqrl_crc32c(uint32_t crc, const void *data, size_t size); /* Castagnoli */
+SQRL_API uint32_t sqrl_crc32c(uint32_t crc, const void *data,
+                              size_t size); /* Castagnoli */
 
 #ifdef __cplusplus
 }

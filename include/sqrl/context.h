@@ -1,9 +1,9 @@
 /* sqrl/context.h - what everything hangs from.
  *
- * A context owns thread pools, recycled memory, the memory budget, the registries of codecs,
- * file systems, formats and drivers, metrics and the log sink. A program usually makes one and
- * keeps it. There is no other global state, except a fork generation and the table of CPU
- * functions.
+ * A context owns thread pools, recycled memory, the memory budget, the registries of
+ * codecs, file systems, formats and drivers, metrics and the log sink. A program usually
+ * makes one and keeps it. There is no other global state, except a fork generation and
+ * the table of CPU functions.
  *
  * Threads: all functions here may be called from any thread. Pools start on first use.
  * Fork: contexts, sources and plans work on in the child (its pools start anew there); a
@@ -27,36 +27,41 @@ enum sqrl_log_level { SQRL_LOG_DEBUG, SQRL_LOG_INFO, SQRL_LOG_WARNING, SQRL_LOG_
 /* Receives one finished line (no newline). Called on any thread, one call at a time. */
 typedef void (*sqrl_log_fn)(void *arg, enum sqrl_log_level level, const char *line);
 
-/* All fields may be 0: the default is chosen then. Set `size` to sizeof(struct sqrl_config). */
+/* All fields may be 0: the default is chosen then. Set `size` to sizeof(struct
+ * sqrl_config). */
 struct sqrl_config {
     size_t size;
-    unsigned cpu_threads;  /* default: affinity mask and cgroup quota / sibling_processes */
-    unsigned io_threads;   /* default 16; for network file systems */
-    unsigned sibling_processes;   /* processes that share the cores, e.g. DataLoader workers */
+    unsigned
+        cpu_threads;     /* default: affinity mask and cgroup quota / sibling_processes */
+    unsigned io_threads; /* default 16; for network file systems */
+    unsigned
+        sibling_processes; /* processes that share the cores, e.g. DataLoader workers */
     uint64_t memory_budget_bytes; /* reads, blocks, windows and slots; default 192 MiB */
-    enum sqrl_log_level log_level; /* lines below it are not made; default SQRL_LOG_DEBUG=0 */
-    sqrl_log_fn log;              /* default: warnings and errors to standard error */
+    enum sqrl_log_level
+        log_level;   /* lines below it are not made; default SQRL_LOG_DEBUG=0 */
+    sqrl_log_fn log; /* default: warnings and errors to standard error */
     void *log_arg;
 };
 
 /* Makes a context; `config` may be NULL. One reference. */
-SQRL_CHECK int sqrl_context_new(const struct sqrl_config *config, struct sqrl_context **out,
-                                struct sqrl_error *err);
+SQRL_CHECK int sqrl_context_new(const struct sqrl_config *config,
+                                struct sqrl_context **out, struct sqrl_error *err);
 SQRL_API struct sqrl_context *sqrl_context_ref(struct sqrl_context *context);
-/* Drops one reference; the last stops the pools' threads (idle ones, at once) and frees the
- * memory. NULL is allowed. May be called on a pool's own thread: nothing is joined there. */
+/* Drops one reference; the last stops the pools' threads (idle ones, at once) and frees
+ * the memory. NULL is allowed. May be called on a pool's own thread: nothing is joined
+ * there. */
 SQRL_API void sqrl_context_unref(struct sqrl_context *context);
 
 /* The number of CPU threads this context uses (whether started or not). */
 SQRL_API unsigned sqrl_context_cpu_threads(const struct sqrl_context *context);
 
-/* Changes the number of processes that share the machine's cores (DataLoader workers): pools
- * started from now on have their share. */
+/* Changes the number of processes that share the machine's cores (DataLoader workers):
+ * pools started from now on have their share. */
 SQRL_API void sqrl_context_set_siblings(struct sqrl_context *context, unsigned processes);
 
 /* Replaces the log sink. NULL restores the default. */
-SQRL_API void sqrl_context_set_log(struct sqrl_context *context, sqrl_log_fn log, void *arg,
-                                   enum sqrl_log_level level);
+SQRL_API void sqrl_context_set_log(struct sqrl_context *context, sqrl_log_fn log,
+                                   void *arg, enum sqrl_log_level level);
 
 /* One number the library counts, e.g. "slab.bytes_mapped", "budget.peak_bytes". */
 struct sqrl_metric {
@@ -66,7 +71,8 @@ struct sqrl_metric {
 
 /* Calls `visit` for every metric of the context, in a fixed order. */
 SQRL_API void sqrl_context_metrics(struct sqrl_context *context,
-                                   void (*visit)(void *arg, const struct sqrl_metric *metric),
+                                   void (*visit)(void *arg,
+                                                 const struct sqrl_metric *metric),
                                    void *arg);
 
 /* "0.1.0" */

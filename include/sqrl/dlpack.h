@@ -1,7 +1,7 @@
 /* sqrl/dlpack.h - columns as DLPack tensors, without a copy.
  *
- * The structs are those of DLPack (https://github.com/dmlc/dlpack, header version 1.0), under
- * names of our own since C has no namespaces: layouts are the same.
+ * The structs are those of DLPack (https://github.com/dmlc/dlpack, header version 1.0),
+ * under names of our own since C has no namespaces: layouts are the same.
  */
 #ifndef SQRL_DLPACK_H
 #define SQRL_DLPACK_H
@@ -47,12 +47,12 @@ struct sqrl_dl_managed_versioned {
     struct sqrl_dl_tensor tensor;
 };
 
-/* Which array of a column: its data ([n, shape...], or flat when ragged), offsets [n + 1],
- * shapes [n, dims] or valid [n]. */
+/* Which array of a column: its data ([n, shape...], or flat when ragged), offsets [n +
+ * 1], shapes [n, dims] or valid [n]. */
 enum sqrl_part { SQRL_PART_DATA, SQRL_PART_OFFSETS, SQRL_PART_SHAPES, SQRL_PART_VALID };
 
-/* The tensor holds a reference to the batch until its deleter runs (any thread). A part that
- * the column does not have is SQRL_E_NOT_FOUND. */
+/* The tensor holds a reference to the batch until its deleter runs (any thread). A part
+ * that the column does not have is SQRL_E_NOT_FOUND. */
 SQRL_CHECK int sqrl_dlpack_export(struct sqrl_batch *batch, uint32_t column,
                                   enum sqrl_part part, struct sqrl_dl_managed **out,
                                   struct sqrl_error *err);

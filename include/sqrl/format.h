@@ -1,9 +1,9 @@
 /* sqrl/format.h - how the bytes of one file become samples, and back: an ops table.
  *
- * A format is a pure parser: it gets an open file and options, knows no URLs and starts no
- * threads. Reading: an INDEXED format knows its blocks before it reads them and loads any of
- * them on any thread; a sequential one gives them one after another. Writing is split in
- * encode (pure, many threads) and append (in order, one thread).
+ * A format is a pure parser: it gets an open file and options, knows no URLs and starts
+ * no threads. Reading: an INDEXED format knows its blocks before it reads them and loads
+ * any of them on any thread; a sequential one gives them one after another. Writing is
+ * split in encode (pure, many threads) and append (in order, one thread).
  *
  * How to add one: CONTRIBUTING.md, "A format".
  */
@@ -38,31 +38,32 @@ struct sqrl_probe {
 
 struct sqrl_reader_args {
     struct sqrl_context *context;
-    struct sqrl_fs *fs;     /* to open companions (the labels of images) */
-    struct sqrl_file *file; /* valid until close(); take no reference */
-    uint64_t shard;         /* to be put into blocks */
+    struct sqrl_fs *fs;                   /* to open companions (the labels of images) */
+    struct sqrl_file *file;               /* valid until close(); take no reference */
+    uint64_t shard;                       /* to be put into blocks */
     const struct sqrl_settings *settings; /* checked; borrowed for open() only */
     const struct sqrl_limits *limits;     /* borrowed for open() only; may be NULL */
 };
 
 struct sqrl_shard_info {
-    uint64_t samples;   /* SQRL_UNKNOWN when only reading tells */
-    uint64_t blocks;    /* SQRL_UNKNOWN for sequential formats */
-    uint64_t raw_bytes; /* payload, decompressed; or SQRL_UNKNOWN */
+    uint64_t samples;                 /* SQRL_UNKNOWN when only reading tells */
+    uint64_t blocks;                  /* SQRL_UNKNOWN for sequential formats */
+    uint64_t raw_bytes;               /* payload, decompressed; or SQRL_UNKNOWN */
     const struct sqrl_schema *schema; /* NULL when not known; lives until close() */
 };
 
 /* One block of an indexed format, known without reading it. */
 struct sqrl_block_info {
-    uint64_t first;     /* sample number within the shard */
-    uint32_t samples;   /* SQRL_NO_NODE (all ones) when only reading tells (plain lines) */
+    uint64_t first;   /* sample number within the shard */
+    uint32_t samples; /* SQRL_NO_NODE (all ones) when only reading tells (plain lines) */
     uint64_t offset, stored_bytes; /* where it lies in the file */
-    uint64_t raw_bytes; /* decompressed */
+    uint64_t raw_bytes;            /* decompressed */
 };
 
 struct sqrl_writer_args {
     struct sqrl_context *context;
-    struct sqrl_file_writer *file; /* the writer only writes; the caller commits or aborts */
+    struct sqrl_file_writer
+        *file; /* the writer only writes; the caller commits or aborts */
     const struct sqrl_settings *settings; /* checked; borrowed for create() only */
 };
 
@@ -79,8 +80,8 @@ struct sqrl_coded_block {
     struct sqrl_buffer *stored; /* bytes for the file */
     uint64_t raw_bytes;
     uint32_t count;
-    uint32_t flags;    /* private to the format */
-    uint64_t checksum; /* xxh3 of the stored bytes */
+    uint32_t flags;            /* private to the format */
+    uint64_t checksum;         /* xxh3 of the stored bytes */
     struct sqrl_schema schema; /* of these samples */
     struct sqrl_bytes extra;   /* private to the format (sample offsets, keys ...) */
 };
@@ -112,11 +113,14 @@ struct sqrl_format_ops {
     void (*close)(void *reader); /* also after a failed open() */
 
     size_t writer_size; /* state, allocated zeroed by the library */
-    int (*create)(void *writer, const struct sqrl_writer_args *args, struct sqrl_error *err);
+    int (*create)(void *writer, const struct sqrl_writer_args *args,
+                  struct sqrl_error *err);
     int (*encode)(const void *writer, const struct sqrl_raw_block *raw,
                   struct sqrl_coded_block *out, struct sqrl_error *err);
-    int (*append)(void *writer, const struct sqrl_coded_block *block, struct sqrl_error *err);
-    /* Writes what stands behind the data and fills `info` (schema lives until dispose). */
+    int (*append)(void *writer, const struct sqrl_coded_block *block,
+                  struct sqrl_error *err);
+    /* Writes what stands behind the data and fills `info` (schema lives until dispose).
+     */
     int (*finish)(void *writer, struct sqrl_shard_info *info, struct sqrl_error *err);
     void (*dispose)(void *writer); /* frees the state; also after a failed create() */
 };

@@ -1,11 +1,13 @@
 /* sqrl/fs.h - where bytes live: one ops table for local files and object stores.
  *
- * A file system answers for URL schemes. Its calls may block; cancel tokens end them. Reads are
- * batched ranges, so that one call may become one merged or many parallel requests. Writes are
- * atomic: a created file appears under its name, whole and synced, at commit, or not at all.
+ * A file system answers for URL schemes. Its calls may block; cancel tokens end them.
+ * Reads are batched ranges, so that one call may become one merged or many parallel
+ * requests. Writes are atomic: a created file appears under its name, whole and synced,
+ * at commit, or not at all.
  *
  * Shims (retry, fault injection, cache, throttle) are file systems that wrap another.
- * Threads: one file may be read by many threads at once; one writer belongs to one thread.
+ * Threads: one file may be read by many threads at once; one writer belongs to one
+ * thread.
  */
 #ifndef SQRL_FS_H
 #define SQRL_FS_H
@@ -36,7 +38,8 @@ struct sqrl_cancel {
 SQRL_API void sqrl_cancel_request(struct sqrl_cancel *cancel);
 SQRL_API bool sqrl_cancel_requested(const struct sqrl_cancel *cancel); /* NULL: false */
 
-/* One range of a batched read; `got` may be less than `size` only at the end of the file. */
+/* One range of a batched read; `got` may be less than `size` only at the end of the file.
+ */
 struct sqrl_range {
     uint64_t offset;
     size_t size;
@@ -51,8 +54,8 @@ struct sqrl_stat {
     char etag[72]; /* identity of the content where the store has one, else "" */
 };
 
-/* Called for each entry, in byte order of names where the store can; `name` is relative to the
- * listed directory. Return non-zero to stop. */
+/* Called for each entry, in byte order of names where the store can; `name` is relative
+ * to the listed directory. Return non-zero to stop. */
 typedef int (*sqrl_list_fn)(void *arg, const char *name, const struct sqrl_stat *stat);
 
 struct sqrl_fs_ops {
@@ -65,10 +68,11 @@ struct sqrl_fs_ops {
     const struct sqrl_option *options;
     size_t fs_size, file_size, writer_size; /* states, allocated zeroed by the library */
 
-    int (*open)(void *fs, struct sqrl_context *context, const struct sqrl_settings *settings,
-                struct sqrl_error *err);
+    int (*open)(void *fs, struct sqrl_context *context,
+                const struct sqrl_settings *settings, struct sqrl_error *err);
     void (*close)(void *fs);
-    int (*stat)(void *fs, const char *path, struct sqrl_stat *out, struct sqrl_error *err);
+    int (*stat)(void *fs, const char *path, struct sqrl_stat *out,
+                struct sqrl_error *err);
     /* Reads below `path` when recursive, else one level. */
     int (*list)(void *fs, const char *path, bool recursive, sqrl_list_fn visit, void *arg,
                 const struct sqrl_cancel *cancel, struct sqrl_error *err);
@@ -85,17 +89,19 @@ struct sqrl_fs_ops {
     int (*writer_commit)(void *fs, void *writer, struct sqrl_error *err);
     void (*writer_abort)(void *fs, void *writer);
     int (*remove)(void *fs, const char *path, struct sqrl_error *err);
-    int (*make_directory)(void *fs, const char *path, struct sqrl_error *err); /* with parents */
+    int (*make_directory)(void *fs, const char *path,
+                          struct sqrl_error *err); /* with parents */
 };
 
 enum sqrl_fs_flag {
-    SQRL_FS_LOCAL = 1,     /* reads are quick enough for CPU threads */
+    SQRL_FS_LOCAL = 1, /* reads are quick enough for CPU threads */
     SQRL_FS_WRITABLE = 2,
     SQRL_FS_LISTABLE = 4
 };
 
 /* The file system for a URL ("file:///data", "data/x", "mem://x"), from the context's
- * registry, and the path within it (points into `url` or is allocated: free with free()). */
+ * registry, and the path within it (points into `url` or is allocated: free with free()).
+ */
 SQRL_CHECK int sqrl_fs_for_url(struct sqrl_context *context, const char *url,
                                const struct sqrl_settings *settings, struct sqrl_fs **out,
                                char **path, struct sqrl_error *err);
@@ -103,8 +109,9 @@ SQRL_CHECK int sqrl_fs_for_url(struct sqrl_context *context, const char *url,
 SQRL_CHECK int sqrl_fs_new(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
                            const struct sqrl_settings *settings, struct sqrl_fs **out,
                            struct sqrl_error *err);
-/* Wraps `inner`: failed calls whose error is retryable are tried again, up to `attempts` times
- * in all, waiting delay_ms, 2 x, 4 x ... with jitter between. Takes its own reference. */
+/* Wraps `inner`: failed calls whose error is retryable are tried again, up to `attempts`
+ * times in all, waiting delay_ms, 2 x, 4 x ... with jitter between. Takes its own
+ * reference. */
 SQRL_CHECK int sqrl_fs_retry(struct sqrl_fs *inner, unsigned attempts, unsigned delay_ms,
                              struct sqrl_fs **out, struct sqrl_error *err);
 SQRL_API struct sqrl_fs *sqrl_fs_ref(struct sqrl_fs *fs);
@@ -115,38 +122,41 @@ SQRL_API void *sqrl_fs_state(struct sqrl_fs *fs);
 SQRL_CHECK int sqrl_fs_stat(struct sqrl_fs *fs, const char *path, struct sqrl_stat *out,
                             struct sqrl_error *err);
 SQRL_CHECK int sqrl_fs_list(struct sqrl_fs *fs, const char *path, bool recursive,
-                            sqrl_list_fn visit, void *arg, const struct sqrl_cancel *cancel,
-                            struct sqrl_error *err);
-SQRL_CHECK int sqrl_fs_remove(struct sqrl_fs *fs, const char *path, struct sqrl_error *err);
+                            sqrl_list_fn visit, void *arg,
+                            const struct sqrl_cancel *cancel, struct sqrl_error *err);
+SQRL_CHECK int sqrl_fs_remove(struct sqrl_fs *fs, const char *path,
+                              struct sqrl_error *err);
 SQRL_CHECK int sqrl_fs_make_directory(struct sqrl_fs *fs, const char *path,
                                       struct sqrl_error *err);
 
 /* A file open for reading: keeps its file system alive. Errors name its path. */
-SQRL_CHECK int sqrl_file_open(struct sqrl_fs *fs, const char *path, struct sqrl_file **out,
-                              struct sqrl_error *err);
+SQRL_CHECK int sqrl_file_open(struct sqrl_fs *fs, const char *path,
+                              struct sqrl_file **out, struct sqrl_error *err);
 SQRL_API struct sqrl_file *sqrl_file_ref(struct sqrl_file *file);
 SQRL_API void sqrl_file_unref(struct sqrl_file *file);
 SQRL_API uint64_t sqrl_file_size(const struct sqrl_file *file);
 SQRL_API const char *sqrl_file_path(const struct sqrl_file *file);
 SQRL_API const struct sqrl_stat *sqrl_file_stat(const struct sqrl_file *file);
 /* Batched ranged read, see struct sqrl_range. */
-SQRL_CHECK int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges, size_t count,
-                              const struct sqrl_cancel *cancel, struct sqrl_error *err);
+SQRL_CHECK int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges,
+                              size_t count, const struct sqrl_cancel *cancel,
+                              struct sqrl_error *err);
 /* Exactly `size` bytes at `offset`; fewer there are is SQRL_E_TRUNCATED. */
 SQRL_CHECK int sqrl_file_read_exact(struct sqrl_file *file, uint64_t offset, void *data,
                                     size_t size, const struct sqrl_cancel *cancel,
                                     struct sqrl_error *err);
 
-/* A file being made. Exactly one of commit and abort ends and frees it, also on failure. */
+/* A file being made. Exactly one of commit and abort ends and frees it, also on failure.
+ */
 SQRL_CHECK int sqrl_file_create(struct sqrl_fs *fs, const char *path, bool replace,
                                 struct sqrl_file_writer **out, struct sqrl_error *err);
-SQRL_CHECK int sqrl_file_write(struct sqrl_file_writer *writer, const void *data, size_t size,
-                               struct sqrl_error *err);
+SQRL_CHECK int sqrl_file_write(struct sqrl_file_writer *writer, const void *data,
+                               size_t size, struct sqrl_error *err);
 SQRL_CHECK int sqrl_file_commit(struct sqrl_file_writer *writer, struct sqrl_error *err);
 SQRL_API void sqrl_file_abort(struct sqrl_file_writer *writer);
 
-/* Removes temporaries that dead local writers left in a directory; counts them. Temporaries of
- * living processes of this machine stay. */
+/* Removes temporaries that dead local writers left in a directory; counts them.
+ * Temporaries of living processes of this machine stay. */
 SQRL_CHECK int sqrl_fs_sweep(struct sqrl_fs *fs, const char *directory, uint64_t *removed,
                              struct sqrl_error *err);
 

@@ -1,9 +1,9 @@
 /* sqrl/pack.h - write samples into shards, in parallel, and commit them in one step.
  *
- * A packer takes samples in order on one thread, cuts them into blocks, encodes blocks on the
- * context's pool and writes shards in order. Nothing appears at the destination under its
- * final name before it is whole and synced. The shards of a native destination become part of
- * the data set by one commit file at the end.
+ * A packer takes samples in order on one thread, cuts them into blocks, encodes blocks on
+ * the context's pool and writes shards in order. Nothing appears at the destination under
+ * its final name before it is whole and synced. The shards of a native destination become
+ * part of the data set by one commit file at the end.
  */
 #ifndef SQRL_PACK_H
 #define SQRL_PACK_H
@@ -23,12 +23,13 @@ struct sqrl_pack_options {
     uint64_t samples_per_shard; /* default: unlimited */
     uint64_t shard_bytes;       /* raw payload; default 256 MiB */
     uint64_t block_bytes;       /* default SQRL_BLOCK_BYTES */
-    bool overwrite;             /* replace a file; for directories: forget earlier commits */
-    bool append;                /* add a commit to a directory that has some */
-    bool hold_commit;           /* finish() leaves the shards uncommitted, see
-                                   sqrl_pack_commit */
-    const char *prefix;         /* of shard names; default: a random one */
-    const struct sqrl_settings *settings; /* the format's write options: codec, level ... */
+    bool overwrite;     /* replace a file; for directories: forget earlier commits */
+    bool append;        /* add a commit to a directory that has some */
+    bool hold_commit;   /* finish() leaves the shards uncommitted, see
+                           sqrl_pack_commit */
+    const char *prefix; /* of shard names; default: a random one */
+    const struct sqrl_settings
+        *settings; /* the format's write options: codec, level ... */
 };
 
 struct sqrl_pack_report {
@@ -36,14 +37,15 @@ struct sqrl_pack_report {
     uint64_t raw_bytes, file_bytes;
 };
 
-/* Destination: a directory (made when missing), or one file when its name has a suffix of a
- * known format ("out.jsonl.gz", "out.sqrl"). A directory that holds data already is
+/* Destination: a directory (made when missing), or one file when its name has a suffix of
+ * a known format ("out.jsonl.gz", "out.sqrl"). A directory that holds data already is
  * SQRL_E_EXISTS unless overwrite or append is set. */
 SQRL_CHECK int sqrl_packer_open(struct sqrl_context *context, const char *destination,
                                 const struct sqrl_pack_options *options,
                                 struct sqrl_packer **out, struct sqrl_error *err);
 
-/* Adds one MessagePack-encoded sample. Blocks while too many blocks wait to be encoded. */
+/* Adds one MessagePack-encoded sample. Blocks while too many blocks wait to be encoded.
+ */
 SQRL_CHECK int sqrl_packer_append(struct sqrl_packer *packer, const uint8_t *sample,
                                   size_t size, struct sqrl_error *err);
 /* For encoders that write in place: append one sample to the returned bytes, then call
@@ -60,16 +62,17 @@ SQRL_CHECK int sqrl_packer_cut(struct sqrl_packer *packer, struct sqrl_error *er
 /* Progress so far (written blocks). Any thread. */
 SQRL_API void sqrl_packer_progress(const struct sqrl_packer *packer,
                                    struct sqrl_pack_report *out);
-/* Writes what is left, syncs, commits and frees the packer, also on failure (then nothing new
- * is committed and what was not committed is removed). */
-SQRL_CHECK int sqrl_packer_finish(struct sqrl_packer *packer, struct sqrl_pack_report *report,
+/* Writes what is left, syncs, commits and frees the packer, also on failure (then nothing
+ * new is committed and what was not committed is removed). */
+SQRL_CHECK int sqrl_packer_finish(struct sqrl_packer *packer,
+                                  struct sqrl_pack_report *report,
                                   struct sqrl_error *err);
 /* Gives up: removes what was written and frees the packer. NULL is allowed. */
 SQRL_API void sqrl_packer_abandon(struct sqrl_packer *packer);
 
-/* Commits all shards of a native directory whose names begin with one of `prefixes` and that
- * no commit holds yet: the end of a pack by many processes, each with its own prefix and
- * hold_commit. One new commit file. */
+/* Commits all shards of a native directory whose names begin with one of `prefixes` and
+ * that no commit holds yet: the end of a pack by many processes, each with its own prefix
+ * and hold_commit. One new commit file. */
 SQRL_CHECK int sqrl_pack_commit(struct sqrl_context *context, const char *destination,
                                 const char *const *prefixes, size_t count, bool overwrite,
                                 struct sqrl_pack_report *report, struct sqrl_error *err);

@@ -1,15 +1,16 @@
 /* sqrl/schema.h - the columns that samples make: names, kinds, dtypes, shapes.
  *
- * A shard's schema is fixed when it is written and kept in its footer; a batch has the same
- * columns and dtypes whatever samples it happens to hold. Nested maps become dotted names
- * ("meta.label"; a dot within a key is written "\."). Lists of numbers of one type are 1-D
- * arrays of varying length.
+ * A shard's schema is fixed when it is written and kept in its footer; a batch has the
+ * same columns and dtypes whatever samples it happens to hold. Nested maps become dotted
+ * names
+ * ("meta.label"; a dot within a key is written "\."). Lists of numbers of one type are
+ * 1-D arrays of varying length.
  *
- * How values become fields: bool -> bool; int -> int64 (uint64 when a value is above INT64_MAX
- * and none is negative); float -> float64; int and float mixed -> float64; string; binary;
- * ndarray -> its dtype and shape; null or a missing key -> nullable. Everything else (mixed
- * lists, lists of maps, dtypes without a number type) is SQRL_KIND_OTHER: it lives in samples,
- * but can't be a column.
+ * How values become fields: bool -> bool; int -> int64 (uint64 when a value is above
+ * INT64_MAX and none is negative); float -> float64; int and float mixed -> float64;
+ * string; binary; ndarray -> its dtype and shape; null or a missing key -> nullable.
+ * Everything else (mixed lists, lists of maps, dtypes without a number type) is
+ * SQRL_KIND_OTHER: it lives in samples, but can't be a column.
  */
 #ifndef SQRL_SCHEMA_H
 #define SQRL_SCHEMA_H
@@ -39,12 +40,14 @@ struct sqrl_field {
     char *name;
     enum sqrl_kind kind;
     enum sqrl_dtype dtype; /* DENSE and RAGGED */
-    bool python_number;    /* came from plain numbers, not from arrays: int and float may mix */
+    bool python_number; /* came from plain numbers, not from arrays: int and float may mix
+                         */
     bool nullable;
     uint32_t dims;
-    uint64_t shape[SQRL_MAX_DIMS]; /* DENSE: exact; RAGGED: the largest of each dimension */
-    uint64_t seen;                 /* samples that had the field, null or not */
-    struct sqrl_place first;       /* the sample that fixed kind and dtype */
+    uint64_t
+        shape[SQRL_MAX_DIMS]; /* DENSE: exact; RAGGED: the largest of each dimension */
+    uint64_t seen;            /* samples that had the field, null or not */
+    struct sqrl_place first;  /* the sample that fixed kind and dtype */
 };
 
 /* A growing list of fields. Zero-initialise it; sqrl_schema_reset frees it. */
@@ -60,25 +63,30 @@ SQRL_API void sqrl_schema_reset(struct sqrl_schema *schema);
 SQRL_CHECK int sqrl_schema_copy(const struct sqrl_schema *from, struct sqrl_schema *to,
                                 struct sqrl_error *err);
 /* Index of a field or -1. */
-SQRL_API int sqrl_schema_find(const struct sqrl_schema *schema, const char *name, size_t size);
+SQRL_API int sqrl_schema_find(const struct sqrl_schema *schema, const char *name,
+                              size_t size);
 /* Widens the schema by all samples of a block. Never fails on clashing types: the field
  * becomes SQRL_KIND_OTHER (dtype or dims clash) or RAGGED (shapes clash). Fails with
  * SQRL_E_LIMIT above SQRL_MAX_FIELDS fields. */
-SQRL_CHECK int sqrl_schema_observe(struct sqrl_schema *schema, const struct sqrl_block *block,
+SQRL_CHECK int sqrl_schema_observe(struct sqrl_schema *schema,
+                                   const struct sqrl_block *block,
                                    struct sqrl_error *err);
 /* The same for another schema (of another shard). */
-SQRL_CHECK int sqrl_schema_merge(struct sqrl_schema *schema, const struct sqrl_schema *other,
-                                 struct sqrl_error *err);
+SQRL_CHECK int sqrl_schema_merge(struct sqrl_schema *schema,
+                                 const struct sqrl_schema *other, struct sqrl_error *err);
 /* As a MessagePack array of maps {name, kind, dtype, shape, nullable, ...}, and back. */
-SQRL_CHECK int sqrl_schema_encode(const struct sqrl_schema *schema, struct sqrl_bytes *out,
-                                  struct sqrl_error *err);
-SQRL_CHECK int sqrl_schema_decode(struct sqrl_schema *schema, const struct sqrl_node *nodes,
-                                  uint32_t node, const uint8_t *bytes, struct sqrl_error *err);
-/* "uint8[32,32,3]", "string", "int64?" (nullable), "float32[~,~]" (ragged). Returns length. */
-SQRL_API size_t sqrl_field_type_text(const struct sqrl_field *field, char *out, size_t size);
+SQRL_CHECK int sqrl_schema_encode(const struct sqrl_schema *schema,
+                                  struct sqrl_bytes *out, struct sqrl_error *err);
+SQRL_CHECK int sqrl_schema_decode(struct sqrl_schema *schema,
+                                  const struct sqrl_node *nodes, uint32_t node,
+                                  const uint8_t *bytes, struct sqrl_error *err);
+/* "uint8[32,32,3]", "string", "int64?" (nullable), "float32[~,~]" (ragged). Returns
+ * length. */
+SQRL_API size_t sqrl_field_type_text(const struct sqrl_field *field, char *out,
+                                     size_t size);
 /* Reads such a text: for columns that the user declares. */
-SQRL_CHECK int sqrl_field_parse(const char *name, const char *type, struct sqrl_field *out,
-                                struct sqrl_error *err);
+SQRL_CHECK int sqrl_field_parse(const char *name, const char *type,
+                                struct sqrl_field *out, struct sqrl_error *err);
 
 #ifdef __cplusplus
 }

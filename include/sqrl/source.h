@@ -1,8 +1,8 @@
 /* sqrl/source.h - open anything: drivers, and what they open.
  *
- * sqrl_open takes a file or a directory of any known format; a driver (io + format + options)
- * turns it into a source: an ordered list of shards, counts where they are known, and readers.
- * A source is immutable and free for all threads; it survives a fork.
+ * sqrl_open takes a file or a directory of any known format; a driver (io + format +
+ * options) turns it into a source: an ordered list of shards, counts where they are
+ * known, and readers. A source is immutable and free for all threads; it survives a fork.
  */
 #ifndef SQRL_SOURCE_H
 #define SQRL_SOURCE_H
@@ -19,7 +19,7 @@ struct sqrl_source;
 
 /* One file of samples. Strings live as long as the source. */
 struct sqrl_shard {
-    const char *path;   /* full URL or path, for messages */
+    const char *path; /* full URL or path, for messages */
     uint64_t file_bytes;
     uint64_t samples;   /* SQRL_UNKNOWN when only reading tells */
     uint64_t blocks;    /* SQRL_UNKNOWN when sequential or not yet opened */
@@ -43,8 +43,8 @@ struct sqrl_driver_args {
     const struct sqrl_settings *settings;
 };
 
-/* A driver over files. `open` may be NULL: then a directory's files whose names or first bytes
- * fit `format` are the shards, in byte order of their names. */
+/* A driver over files. `open` may be NULL: then a directory's files whose names or first
+ * bytes fit `format` are the shards, in byte order of their names. */
 struct sqrl_driver_ops {
     size_t size;
     uint32_t api;
@@ -58,14 +58,17 @@ struct sqrl_driver_ops {
 
 /* Adds a driver to a context's registry; the table must outlive the context. */
 SQRL_CHECK int sqrl_driver_register(struct sqrl_context *context,
-                                    const struct sqrl_driver_ops *ops, struct sqrl_error *err);
+                                    const struct sqrl_driver_ops *ops,
+                                    struct sqrl_error *err);
 SQRL_API const struct sqrl_driver_ops *sqrl_driver_by_name(struct sqrl_context *context,
                                                            const char *name);
-SQRL_API const struct sqrl_driver_ops *sqrl_driver_at(struct sqrl_context *context, size_t i);
+SQRL_API const struct sqrl_driver_ops *sqrl_driver_at(struct sqrl_context *context,
+                                                      size_t i);
 
-/* Opens `url`. The setting "driver" names the driver; otherwise it is found from the content
- * (first bytes before names). A directory that mixes formats, an empty one, a missing path and
- * an unknown format are errors that say what was found and what to do. */
+/* Opens `url`. The setting "driver" names the driver; otherwise it is found from the
+ * content (first bytes before names). A directory that mixes formats, an empty one, a
+ * missing path and an unknown format are errors that say what was found and what to do.
+ */
 SQRL_CHECK int sqrl_open(struct sqrl_context *context, const char *url,
                          const struct sqrl_settings *settings, struct sqrl_source **out,
                          struct sqrl_error *err);
@@ -81,19 +84,20 @@ SQRL_API const struct sqrl_shard *sqrl_source_shard(const struct sqrl_source *so
                                                     uint64_t shard);
 /* All samples, or SQRL_UNKNOWN. */
 SQRL_API uint64_t sqrl_source_samples(const struct sqrl_source *source);
-/* The union of the shards' schemas, or NULL when it is not known without reading. Opens shards
- * that were not opened yet (their footers only). */
-SQRL_CHECK int sqrl_source_schema(struct sqrl_source *source, const struct sqrl_schema **out,
-                                  struct sqrl_error *err);
+/* The union of the shards' schemas, or NULL when it is not known without reading. Opens
+ * shards that were not opened yet (their footers only). */
+SQRL_CHECK int sqrl_source_schema(struct sqrl_source *source,
+                                  const struct sqrl_schema **out, struct sqrl_error *err);
 
 /* A reader of one shard. Errors of all calls name the shard's path and the block. */
 struct sqrl_shard_reader;
 SQRL_CHECK int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,
                                struct sqrl_shard_reader **out, struct sqrl_error *err);
-SQRL_API struct sqrl_shard_reader *sqrl_shard_reader_ref(struct sqrl_shard_reader *reader);
+SQRL_API struct sqrl_shard_reader *
+sqrl_shard_reader_ref(struct sqrl_shard_reader *reader);
 SQRL_API void sqrl_shard_reader_unref(struct sqrl_shard_reader *reader);
-SQRL_API const struct sqrl_shard_info *sqrl_shard_reader_info(
-    const struct sqrl_shard_reader *reader);
+SQRL_API const struct sqrl_shard_info *
+sqrl_shard_reader_info(const struct sqrl_shard_reader *reader);
 SQRL_API bool sqrl_shard_reader_indexed(const struct sqrl_shard_reader *reader);
 SQRL_API void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader,
                                            uint64_t block, struct sqrl_block_info *out);
@@ -101,8 +105,8 @@ SQRL_API void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reade
 SQRL_CHECK int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);
-/* Sequential: one thread at a time; *out is NULL at the end. On an indexed shard it gives the
- * blocks in order too. */
+/* Sequential: one thread at a time; *out is NULL at the end. On an indexed shard it gives
+ * the blocks in order too. */
 SQRL_CHECK int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);

@@ -1,7 +1,8 @@
 /* sqrl/sqrl.h - everything of libsqrl in one include.
  *
- * Where to look: error.h first, context.h, then source.h (open), stream.h (plans, iterators),
- * batch.h (columns), pack.h (write), value.h (what is in a sample), catalog.h (names).
+ * Where to look: error.h first, context.h, then source.h (open), stream.h (plans,
+ * iterators), batch.h (columns), pack.h (write), value.h (what is in a sample), catalog.h
+ * (names).
  */
 #ifndef SQRL_H
 #define SQRL_H

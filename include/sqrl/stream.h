@@ -1,14 +1,15 @@
 /* sqrl/stream.h - plans and iterators: filter, select, shuffle, batch, take, prefetch.
  *
- * A plan is an immutable tree of stages over a source: each function makes a new plan on top of
- * an older one and leaves that as it was. Nothing is read before an iterator runs it. Results
- * do not depend on the number of threads: the same plan gives the same samples in the same
- * order.
+ * A plan is an immutable tree of stages over a source: each function makes a new plan on
+ * top of an older one and leaves that as it was. Nothing is read before an iterator runs
+ * it. Results do not depend on the number of threads: the same plan gives the same
+ * samples in the same order.
  *
  *     source -> filter, select, rename, drop -> shuffle_all -> take, skip -> batch
  *
  * Threads: plans are free for all; an iterator belongs to one thread at a time, except
- * sqrl_iterator_cancel. After a fork plans live on; a running iterator gives SQRL_E_STATE.
+ * sqrl_iterator_cancel. After a fork plans live on; a running iterator gives
+ * SQRL_E_STATE.
  */
 #ifndef SQRL_STREAM_H
 #define SQRL_STREAM_H
@@ -32,22 +33,25 @@ SQRL_API void sqrl_plan_unref(struct sqrl_plan *plan);
 /* Keeps samples for which `expression` holds:
  *     label == 3 and (score < 0.5 or not flagged)      meta.site in ["a", "b"]
  *     path contains "/api/"   path startswith "/"   path endswith ".png"   note is null
- * Literals: integers, floats, "..." or '...', true, false, null. A comparison with a missing or
- * null field is false (`is null` is true); numbers compare by value; comparing a string with a
- * number is false for == and an error that names the sample for <. */
+ * Literals: integers, floats, "..." or '...', true, false, null. A comparison with a
+ * missing or null field is false (`is null` is true); numbers compare by value; comparing
+ * a string with a number is false for == and an error that names the sample for <. */
 SQRL_CHECK int sqrl_plan_filter(struct sqrl_plan *plan, const char *expression,
                                 struct sqrl_plan **out, struct sqrl_error *err);
-/* Keeps only, or removes, fields; dotted names reach into maps. A selected field that a sample
- * lacks is left out of it. */
-SQRL_CHECK int sqrl_plan_select(struct sqrl_plan *plan, const char *const *names, size_t count,
-                                struct sqrl_plan **out, struct sqrl_error *err);
-SQRL_CHECK int sqrl_plan_drop(struct sqrl_plan *plan, const char *const *names, size_t count,
-                              struct sqrl_plan **out, struct sqrl_error *err);
-SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
-                                const char *const *to, size_t count, struct sqrl_plan **out,
+/* Keeps only, or removes, fields; dotted names reach into maps. A selected field that a
+ * sample lacks is left out of it. */
+SQRL_CHECK int sqrl_plan_select(struct sqrl_plan *plan, const char *const *names,
+                                size_t count, struct sqrl_plan **out,
                                 struct sqrl_error *err);
-/* Random order of all samples: chunks are permuted, and samples within windows of chunks of
- * about window_bytes in memory (0: 128 MiB). Must stand before take, skip and batch. */
+SQRL_CHECK int sqrl_plan_drop(struct sqrl_plan *plan, const char *const *names,
+                              size_t count, struct sqrl_plan **out,
+                              struct sqrl_error *err);
+SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
+                                const char *const *to, size_t count,
+                                struct sqrl_plan **out, struct sqrl_error *err);
+/* Random order of all samples: chunks are permuted, and samples within windows of chunks
+ * of about window_bytes in memory (0: 128 MiB). Must stand before take, skip and batch.
+ */
 SQRL_CHECK int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed,
                                      uint64_t window_bytes, struct sqrl_plan **out,
                                      struct sqrl_error *err);
@@ -56,48 +60,54 @@ SQRL_CHECK int sqrl_plan_take(struct sqrl_plan *plan, uint64_t n, struct sqrl_pl
                               struct sqrl_error *err);
 SQRL_CHECK int sqrl_plan_skip(struct sqrl_plan *plan, uint64_t n, struct sqrl_plan **out,
                               struct sqrl_error *err);
-/* How far reading may run ahead of the consumer, in bytes of memory; 0: the whole budget. */
+/* How far reading may run ahead of the consumer, in bytes of memory; 0: the whole budget.
+ */
 SQRL_CHECK int sqrl_plan_prefetch(struct sqrl_plan *plan, uint64_t bytes,
                                   struct sqrl_plan **out, struct sqrl_error *err);
 
 enum sqrl_ragged { SQRL_RAGGED_OFFSETS, SQRL_RAGGED_PAD, SQRL_RAGGED_ERROR };
 
 /* Zero means the default. Set `size` to sizeof(struct sqrl_batch_options). Exactly one of
- * batch_size, max_tokens and max_bytes is given; with length buckets batch_size counts rows. */
+ * batch_size, max_tokens and max_bytes is given; with length buckets batch_size counts
+ * rows. */
 struct sqrl_batch_options {
     size_t size;
     uint64_t batch_size;
-    bool drop_remainder;    /* leave the last, smaller batch (of each bucket) out */
+    bool drop_remainder;     /* leave the last, smaller batch (of each bucket) out */
     enum sqrl_ragged ragged; /* RAGGED numeric fields; strings always have offsets */
     double pad_value;
-    /* Batches of similar length: a sample whose length_field has length l goes to bucket k with
-     * boundary[k-1] <= l < boundary[k] (ascending). The length is the first dimension of an
-     * array, list or string (bytes), or the value of an integer field. */
+    /* Batches of similar length: a sample whose length_field has length l goes to bucket
+     * k with boundary[k-1] <= l < boundary[k] (ascending). The length is the first
+     * dimension of an array, list or string (bytes), or the value of an integer field. */
     const char *length_field;
     const uint64_t *boundary;
     size_t boundaries;
-    /* Budgets: a batch is closed before rows x longest length (max_tokens, needs length_field)
-     * or the sum of the samples' data (max_bytes) would exceed it. One sample that alone
-     * exceeds it makes a batch of its own. */
+    /* Budgets: a batch is closed before rows x longest length (max_tokens, needs
+     * length_field) or the sum of the samples' data (max_bytes) would exceed it. One
+     * sample that alone exceeds it makes a batch of its own. */
     uint64_t max_tokens;
     uint64_t max_bytes;
-    /* Columns declared by the user: name and type as sqrl_field_parse reads them ("float32",
-     * "int64?", "uint8[~,~,3]"). They win over what is inferred from the first block. */
+    /* Columns declared by the user: name and type as sqrl_field_parse reads them
+     * ("float32", "int64?", "uint8[~,~,3]"). They win over what is inferred from the
+     * first block. */
     const struct sqrl_setting *fields;
     size_t field_count;
 };
 
-/* Turns samples into batches of columns. The columns are fixed before the first batch: from the
- * source's schema where it is known, else from the first block read. A value that does not fit
- * is SQRL_E_TYPE and names both samples and what to declare. */
-SQRL_CHECK int sqrl_plan_batch(struct sqrl_plan *plan, const struct sqrl_batch_options *options,
+/* Turns samples into batches of columns. The columns are fixed before the first batch:
+ * from the source's schema where it is known, else from the first block read. A value
+ * that does not fit is SQRL_E_TYPE and names both samples and what to declare. */
+SQRL_CHECK int sqrl_plan_batch(struct sqrl_plan *plan,
+                               const struct sqrl_batch_options *options,
                                struct sqrl_plan **out, struct sqrl_error *err);
 
 SQRL_API struct sqrl_source *sqrl_plan_get_source(const struct sqrl_plan *plan);
 SQRL_API bool sqrl_plan_is_batched(const struct sqrl_plan *plan);
 /* Samples (or batches) an iterator will give, or SQRL_UNKNOWN before a filter has run. */
-SQRL_CHECK int sqrl_plan_count(struct sqrl_plan *plan, uint64_t *out, struct sqrl_error *err);
-/* "source('data/train') -> filter('label == 3') -> batch(256)"; free() it. NULL: no memory. */
+SQRL_CHECK int sqrl_plan_count(struct sqrl_plan *plan, uint64_t *out,
+                               struct sqrl_error *err);
+/* "source('data/train') -> filter('label == 3') -> batch(256)"; free() it. NULL: no
+ * memory. */
 SQRL_API char *sqrl_plan_describe(const struct sqrl_plan *plan);
 
 /* What became of the names: output fields of a sample under select, drop and rename. */
@@ -109,8 +119,8 @@ struct sqrl_field_ref {
 };
 /* NULL when samples pass unchanged. */
 SQRL_API const struct sqrl_projection *sqrl_plan_projection(const struct sqrl_plan *plan);
-/* Lists the output fields of a sample, in order; writes at most `capacity` and returns how many
- * there are (0 for a sample that is not a map). */
+/* Lists the output fields of a sample, in order; writes at most `capacity` and returns
+ * how many there are (0 for a sample that is not a map). */
 SQRL_API size_t sqrl_projection_apply(const struct sqrl_projection *projection,
                                       const struct sqrl_block *block, uint32_t index,
                                       struct sqrl_field_ref *out, size_t capacity);
@@ -126,23 +136,24 @@ struct sqrl_run {
 SQRL_CHECK int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
                                   struct sqrl_error *err);
 /* The next run of samples; *out is NULL at the end. A run is the caller's until
- * sqrl_run_release. Errors take their place in the sequence: what was good before comes first.
- * After an error or the end every further call repeats it. */
-SQRL_CHECK int sqrl_iterator_next_run(struct sqrl_iterator *iterator, struct sqrl_run **out,
-                                      struct sqrl_error *err);
+ * sqrl_run_release. Errors take their place in the sequence: what was good before comes
+ * first. After an error or the end every further call repeats it. */
+SQRL_CHECK int sqrl_iterator_next_run(struct sqrl_iterator *iterator,
+                                      struct sqrl_run **out, struct sqrl_error *err);
 SQRL_API void sqrl_run_release(struct sqrl_run *run);
-/* The next batch of a batched plan; *out is NULL at the end. One reference is the caller's. */
+/* The next batch of a batched plan; *out is NULL at the end. One reference is the
+ * caller's. */
 SQRL_CHECK int sqrl_iterator_next_batch(struct sqrl_iterator *iterator,
                                         struct sqrl_batch **out, struct sqrl_error *err);
-/* Any thread: a next() that waits returns SQRL_E_CANCELLED at once, work under way stops at its
- * next step. */
+/* Any thread: a next() that waits returns SQRL_E_CANCELLED at once, work under way stops
+ * at its next step. */
 SQRL_API void sqrl_iterator_cancel(struct sqrl_iterator *iterator);
-/* Waits at most `wait_ns` for data, for callers that must look at signals between: returns true
- * when next() will not block. */
+/* Waits at most `wait_ns` for data, for callers that must look at signals between:
+ * returns true when next() will not block. */
 SQRL_API bool sqrl_iterator_wait(struct sqrl_iterator *iterator, uint64_t wait_ns);
-/* Ends the run: cancels, lets go of blocks and slots. Does not wait for threads that are in
- * the middle of a step; they clean up behind themselves. Runs and batches that were handed out
- * stay valid. NULL is allowed. */
+/* Ends the run: cancels, lets go of blocks and slots. Does not wait for threads that are
+ * in the middle of a step; they clean up behind themselves. Runs and batches that were
+ * handed out stay valid. NULL is allowed. */
 SQRL_API void sqrl_iterator_close(struct sqrl_iterator *iterator);
 
 /* How a run went: counts and where time was spent. */

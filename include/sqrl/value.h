@@ -1,15 +1,16 @@
 /* sqrl/value.h - one sample's values: the tape, MessagePack, JSON and NumPy arrays.
  *
- * A decoder turns bytes into a tape: an array of 16-byte typed nodes that point into those
- * bytes (nothing is copied; escaped JSON strings are unescaped in place). A tape is only
- * meaningful beside its bytes. Nodes of a container follow it directly; `v.next` of a
- * container is the index of the node behind its last descendant, so that a reader skips a
- * whole subtree in one step. A map is key, value, key, value; keys are strings or binaries
- * (other key types are kept as they are).
+ * A decoder turns bytes into a tape: an array of 16-byte typed nodes that point into
+ * those bytes (nothing is copied; escaped JSON strings are unescaped in place). A tape is
+ * only meaningful beside its bytes. Nodes of a container follow it directly; `v.next` of
+ * a container is the index of the node behind its last descendant, so that a reader skips
+ * a whole subtree in one step. A map is key, value, key, value; keys are strings or
+ * binaries (other key types are kept as they are).
  *
  * MessagePack: https://github.com/msgpack/msgpack/blob/master/spec.md; arrays in it as
  * msgpack-numpy 0.4.8 writes them. JSON: RFC 8259. Strict UTF-8 in both (RFC 3629).
- * Threads: a tape belongs to one thread at a time; reading a finished one is free for all.
+ * Threads: a tape belongs to one thread at a time; reading a finished one is free for
+ * all.
  */
 #ifndef SQRL_VALUE_H
 #define SQRL_VALUE_H
@@ -30,15 +31,18 @@ enum sqrl_type {
     SQRL_INT,     /* v.i */
     SQRL_UINT,    /* v.u, only for values above INT64_MAX */
     SQRL_FLOAT,   /* v.f; SQRL_NODE_F32 when it was stored as 32 bits */
-    SQRL_NUMBER,  /* decimal text of an integer beyond 64 bits (JSON only): v.offset, size */
-    SQRL_STRING,  /* UTF-8: v.offset, size bytes; SQRL_NODE_ASCII when all bytes are < 128 */
+    SQRL_NUMBER,  /* decimal text of an integer beyond 64 bits (JSON only): v.offset, size
+                   */
+    SQRL_STRING,  /* UTF-8: v.offset, size bytes; SQRL_NODE_ASCII when all bytes are < 128
+                   */
     SQRL_BINARY,  /* v.offset, size bytes */
     SQRL_EXT,     /* MessagePack extension: aux = type + 128, v.offset, size bytes */
-    SQRL_COMPLEX, /* msgpack-numpy's Python complex: text "(1+2j)" at v.offset, size bytes */
+    SQRL_COMPLEX, /* msgpack-numpy's Python complex: text "(1+2j)" at v.offset, size bytes
+                   */
     SQRL_ARRAY,   /* size items; v.next */
     SQRL_MAP,     /* size pairs; v.next */
-    SQRL_NDARRAY  /* size = number of dimensions, aux = dtype; v.next. Its nodes: BINARY with
-                     the data in C order, one INT for each dimension, and for
+    SQRL_NDARRAY  /* size = number of dimensions, aux = dtype; v.next. Its nodes: BINARY
+                     with  the data in C order, one INT for each dimension, and for
                      SQRL_DTYPE_OTHER the dtype's description (STRING "<U5" or ARRAY) */
 };
 
@@ -46,7 +50,8 @@ enum sqrl_node_flag {
     SQRL_NODE_ASCII = 1,   /* STRING: pure ASCII */
     SQRL_NODE_F32 = 2,     /* FLOAT: stored as 32 bits */
     SQRL_NODE_SWAPPED = 4, /* NDARRAY: the data are big-endian */
-    SQRL_NODE_SCALAR = 8   /* NDARRAY of 0 dimensions that was a NumPy scalar, not an array */
+    SQRL_NODE_SCALAR =
+        8 /* NDARRAY of 0 dimensions that was a NumPy scalar, not an array */
 };
 
 enum sqrl_dtype {
@@ -68,7 +73,8 @@ enum sqrl_dtype {
     SQRL_DTYPE_COUNT
 };
 
-#define SQRL_MAX_DIMS 32 /* NumPy 1's limit; NumPy 2 has 64, which is refused with LIMIT */
+#define SQRL_MAX_DIMS                                                                    \
+    32 /* NumPy 1's limit; NumPy 2 has 64, which is refused with LIMIT */
 
 struct sqrl_node {
     uint8_t type;  /* enum sqrl_type */
@@ -105,32 +111,35 @@ struct sqrl_limits {
 SQRL_API size_t sqrl_dtype_size(enum sqrl_dtype dtype);
 /* "uint8", "float32" ...: NumPy's name; "other". */
 SQRL_API const char *sqrl_dtype_name(enum sqrl_dtype dtype);
-/* From a NumPy name ("uint8") or type string ("<f4", "|u1", ">i2"); `swapped` (may be NULL)
- * tells big-endian. SQRL_DTYPE_OTHER when it is none of the numeric ones. */
+/* From a NumPy name ("uint8") or type string ("<f4", "|u1", ">i2"); `swapped` (may be
+ * NULL) tells big-endian. SQRL_DTYPE_OTHER when it is none of the numeric ones. */
 SQRL_API enum sqrl_dtype sqrl_dtype_parse(const char *text, size_t size, bool *swapped);
 
-/* --- decoding -------------------------------------------------------------------------------
- * Each decodes one value that begins at bytes[*offset], appends its nodes to `tape` and moves
+/* --- decoding
+ * ------------------------------------------------------------------------------- Each
+ * decodes one value that begins at bytes[*offset], appends its nodes to `tape` and moves
  * *offset behind it. On failure the tape is as before and *offset is where the fault is.
- * SQRL_E_TRUNCATED: the value may be fine, but its end is not here yet. Node offsets count from
- * `bytes`. Nothing is allocated by a size that the data claim: at most 16 bytes a byte. */
-SQRL_CHECK int sqrl_msgpack_decode(struct sqrl_tape *tape, const uint8_t *bytes, size_t size,
-                                   size_t *offset, const struct sqrl_limits *limits,
+ * SQRL_E_TRUNCATED: the value may be fine, but its end is not here yet. Node offsets
+ * count from `bytes`. Nothing is allocated by a size that the data claim: at most 16
+ * bytes a byte. */
+SQRL_CHECK int sqrl_msgpack_decode(struct sqrl_tape *tape, const uint8_t *bytes,
+                                   size_t size, size_t *offset,
+                                   const struct sqrl_limits *limits,
                                    struct sqrl_error *err);
-/* JSON: writes into `bytes` where a string has escapes. Behind the value only white space is
- * consumed; *offset then is the next non-space byte or `size`. Duplicate keys are kept. NaN,
- * Infinity and -Infinity are refused unless SQRL_JSON_NAN is in `flags`. */
+/* JSON: writes into `bytes` where a string has escapes. Behind the value only white space
+ * is consumed; *offset then is the next non-space byte or `size`. Duplicate keys are
+ * kept. NaN, Infinity and -Infinity are refused unless SQRL_JSON_NAN is in `flags`. */
 enum { SQRL_JSON_NAN = 1 };
 SQRL_CHECK int sqrl_json_decode(struct sqrl_tape *tape, uint8_t *bytes, size_t size,
                                 size_t *offset, unsigned flags,
                                 const struct sqrl_limits *limits, struct sqrl_error *err);
 
-/* Many values in one call, as a block needs it. `begin[k]` receives the node index of value k;
- * stops after `max` values or at `size`. Returns SQRL_OK with *count and *offset set also when
- * the last value is cut short (*offset is its start then): the caller decides what that means.
- * For JSON lines, values are separated by \n (\r\n is accepted, blank lines are skipped), and
- * a value never continues on the next line; the last line needs no \n. On failure *count
- * values were decoded well, *offset is the fault. */
+/* Many values in one call, as a block needs it. `begin[k]` receives the node index of
+ * value k; stops after `max` values or at `size`. Returns SQRL_OK with *count and *offset
+ * set also when the last value is cut short (*offset is its start then): the caller
+ * decides what that means. For JSON lines, values are separated by \n (\r\n is accepted,
+ * blank lines are skipped), and a value never continues on the next line; the last line
+ * needs no \n. On failure *count values were decoded well, *offset is the fault. */
 SQRL_CHECK int sqrl_msgpack_decode_many(struct sqrl_tape *tape, const uint8_t *bytes,
                                         size_t size, size_t *offset, uint32_t *begin,
                                         uint32_t max, uint32_t *count,
@@ -142,8 +151,9 @@ SQRL_CHECK int sqrl_jsonl_decode_many(struct sqrl_tape *tape, uint8_t *bytes, si
                                       const struct sqrl_limits *limits,
                                       struct sqrl_error *err);
 
-/* --- encoding -------------------------------------------------------------------------------
- * A growing byte string for encoders. Zero-initialise it; sqrl_bytes_reset frees it. */
+/* --- encoding
+ * ------------------------------------------------------------------------------- A
+ * growing byte string for encoders. Zero-initialise it; sqrl_bytes_reset frees it. */
 struct sqrl_bytes {
     uint8_t *data;
     size_t size;
@@ -156,29 +166,35 @@ SQRL_CHECK int sqrl_bytes_reserve(struct sqrl_bytes *bytes, size_t more,
 SQRL_CHECK int sqrl_bytes_append(struct sqrl_bytes *bytes, const void *data, size_t size,
                                  struct sqrl_error *err);
 
-/* Appends node `node` of a tape (with its subtree). MessagePack uses the shortest encoding of
- * every value, as msgpack-python does with use_bin_type=True, and msgpack-numpy's form for
- * arrays. JSON: UTF-8 unescaped but for control characters, quotes and backslash, floats in
- * the shortest form that reads back equal, binaries as base64 text, arrays as squirrel-core's
- * SquirrelJsonEncoder writes them; NaN and infinities as NaN, Infinity (Python's choice). */
+/* Appends node `node` of a tape (with its subtree). MessagePack uses the shortest
+ * encoding of every value, as msgpack-python does with use_bin_type=True, and
+ * msgpack-numpy's form for arrays. JSON: UTF-8 unescaped but for control characters,
+ * quotes and backslash, floats in the shortest form that reads back equal, binaries as
+ * base64 text, arrays as squirrel-core's SquirrelJsonEncoder writes them; NaN and
+ * infinities as NaN, Infinity (Python's choice). */
 SQRL_CHECK int sqrl_msgpack_encode(struct sqrl_bytes *out, const struct sqrl_node *nodes,
                                    uint32_t node, const uint8_t *bytes,
                                    struct sqrl_error *err);
 SQRL_CHECK int sqrl_json_encode(struct sqrl_bytes *out, const struct sqrl_node *nodes,
-                                uint32_t node, const uint8_t *bytes, struct sqrl_error *err);
+                                uint32_t node, const uint8_t *bytes,
+                                struct sqrl_error *err);
 
 /* Single values, for programs that make samples without a tape. Sizes above 2^32-1 give
- * SQRL_E_LIMIT. An ndarray is written as msgpack-numpy does; data in C order, little-endian. */
+ * SQRL_E_LIMIT. An ndarray is written as msgpack-numpy does; data in C order,
+ * little-endian. */
 SQRL_CHECK int sqrl_msgpack_put_null(struct sqrl_bytes *out, struct sqrl_error *err);
-SQRL_CHECK int sqrl_msgpack_put_bool(struct sqrl_bytes *out, bool v, struct sqrl_error *err);
-SQRL_CHECK int sqrl_msgpack_put_int(struct sqrl_bytes *out, int64_t v, struct sqrl_error *err);
+SQRL_CHECK int sqrl_msgpack_put_bool(struct sqrl_bytes *out, bool v,
+                                     struct sqrl_error *err);
+SQRL_CHECK int sqrl_msgpack_put_int(struct sqrl_bytes *out, int64_t v,
+                                    struct sqrl_error *err);
 SQRL_CHECK int sqrl_msgpack_put_uint(struct sqrl_bytes *out, uint64_t v,
                                      struct sqrl_error *err);
-SQRL_CHECK int sqrl_msgpack_put_float(struct sqrl_bytes *out, double v, struct sqrl_error *err);
-SQRL_CHECK int sqrl_msgpack_put_string(struct sqrl_bytes *out, const char *text, size_t size,
-                                       struct sqrl_error *err);
-SQRL_CHECK int sqrl_msgpack_put_binary(struct sqrl_bytes *out, const void *data, size_t size,
-                                       struct sqrl_error *err);
+SQRL_CHECK int sqrl_msgpack_put_float(struct sqrl_bytes *out, double v,
+                                      struct sqrl_error *err);
+SQRL_CHECK int sqrl_msgpack_put_string(struct sqrl_bytes *out, const char *text,
+                                       size_t size, struct sqrl_error *err);
+SQRL_CHECK int sqrl_msgpack_put_binary(struct sqrl_bytes *out, const void *data,
+                                       size_t size, struct sqrl_error *err);
 SQRL_CHECK int sqrl_msgpack_put_ext(struct sqrl_bytes *out, int type, const void *data,
                                     size_t size, struct sqrl_error *err);
 SQRL_CHECK int sqrl_msgpack_put_array(struct sqrl_bytes *out, size_t items,
@@ -186,10 +202,11 @@ SQRL_CHECK int sqrl_msgpack_put_array(struct sqrl_bytes *out, size_t items,
 SQRL_CHECK int sqrl_msgpack_put_map(struct sqrl_bytes *out, size_t pairs,
                                     struct sqrl_error *err);
 SQRL_CHECK int sqrl_msgpack_put_ndarray(struct sqrl_bytes *out, enum sqrl_dtype dtype,
-                                        const uint64_t *shape, uint32_t dims, const void *data,
-                                        struct sqrl_error *err);
+                                        const uint64_t *shape, uint32_t dims,
+                                        const void *data, struct sqrl_error *err);
 
-/* --- looking into a tape --------------------------------------------------------------------
+/* --- looking into a tape
+ * --------------------------------------------------------------------
  */
 #define SQRL_NO_NODE UINT32_MAX
 

@@ -14,7 +14,8 @@
 #include "sqrl/error.h"
 #include "sqrl/option.h"
 
-/* --- small helpers (util.c and inline) --------------------------------------------------- */
+/* --- small helpers (util.c and inline)
+ * --------------------------------------------------- */
 #define SQRL_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SQRL_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define SQRL_COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -37,8 +38,12 @@ static inline uint64_t sqrl_load_le64(const void *p) {
     memcpy(&v, p, 8);
     return v;
 }
-static inline void sqrl_store_le32(void *p, uint32_t v) { memcpy(p, &v, 4); }
-static inline void sqrl_store_le64(void *p, uint64_t v) { memcpy(p, &v, 8); }
+static inline void sqrl_store_le32(void *p, uint32_t v) {
+    memcpy(p, &v, 4);
+}
+static inline void sqrl_store_le64(void *p, uint64_t v) {
+    memcpy(p, &v, 8);
+}
 static inline uint16_t sqrl_load_be16(const void *p) {
     uint16_t v;
     memcpy(&v, p, 2);
@@ -55,8 +60,9 @@ static inline uint64_t sqrl_load_be64(const void *p) {
     return __builtin_bswap64(v);
 }
 
-/* malloc and calloc with the library's error; `what` names the thing in the message. Tests make
- * the n-th of these (and of slab growth) fail: sqrl_fail_allocation(n), 0 switches it off. */
+/* malloc and calloc with the library's error; `what` names the thing in the message.
+ * Tests make the n-th of these (and of slab growth) fail: sqrl_fail_allocation(n), 0
+ * switches it off. */
 void *sqrl_malloc(size_t size, const char *what, struct sqrl_error *err);
 void *sqrl_calloc(size_t count, size_t size, const char *what, struct sqrl_error *err);
 void *sqrl_realloc(void *old, size_t size, const char *what, struct sqrl_error *err);
@@ -64,14 +70,17 @@ char *sqrl_strdup(const char *text, struct sqrl_error *err);
 char *sqrl_format(struct sqrl_error *err, const char *format, ...) SQRL_PRINTF(2, 3);
 void sqrl_fail_allocation(uint64_t countdown);
 
-/* Edit distance capped at 3, for "did you mean". Returns the nearest of `names` or NULL. */
+/* Edit distance capped at 3, for "did you mean". Returns the nearest of `names` or NULL.
+ */
 const char *sqrl_nearest(const char *name, const char *const *names, size_t count);
 
-/* --- clock: monotonic nanoseconds --------------------------------------------------------- */
+/* --- clock: monotonic nanoseconds
+ * --------------------------------------------------------- */
 uint64_t sqrl_now_ns(void);
 int64_t sqrl_wall_ns(void); /* since 1970 */
 
-/* --- random numbers: every draw is a function of its seed --------------------------------- */
+/* --- random numbers: every draw is a function of its seed
+ * --------------------------------- */
 /* splitmix64's finaliser (Steele, Lea, Flood 2014), used as a mixing function. */
 static inline uint64_t sqrl_mix64(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
@@ -90,14 +99,15 @@ uint64_t sqrl_rng_below(struct sqrl_rng *rng, uint64_t n);
 /* Unpredictable bytes from the system, for names of shards and commits. */
 SQRL_CHECK int sqrl_random_bytes(void *out, size_t size, struct sqrl_error *err);
 
-/* --- fork generation ----------------------------------------------------------------------- */
+/* --- fork generation
+ * ----------------------------------------------------------------------- */
 /* Raised in the child of each fork; 0 in a process that was never forked off. */
 uint32_t sqrl_fork_generation(void);
 
-/* A mutex that a child may take even if another thread held it at the fork: the first use in a
- * new generation makes it anew. The data it guards must bear being cut off at any point, or be
- * re-made by the owner when sqrl_lock_take returns true: the first take since a fork. Nobody
- * may call fork() while holding one. */
+/* A mutex that a child may take even if another thread held it at the fork: the first use
+ * in a new generation makes it anew. The data it guards must bear being cut off at any
+ * point, or be re-made by the owner when sqrl_lock_take returns true: the first take
+ * since a fork. Nobody may call fork() while holding one. */
 struct sqrl_lock {
     pthread_mutex_t mutex;
     uint32_t generation;
@@ -108,15 +118,16 @@ bool sqrl_lock_take(struct sqrl_lock *lock);
 void sqrl_lock_drop(struct sqrl_lock *lock);
 void sqrl_lock_reset(struct sqrl_lock *lock);
 
-/* --- thread pools ---------------------------------------------------------------------------- */
+/* --- thread pools
+ * ---------------------------------------------------------------------------- */
 /* A task is embedded in its owner; it must stay alive until run() has been entered. */
 struct sqrl_task {
     struct sqrl_task *next;
     void (*run)(struct sqrl_task *task);
 };
 struct sqrl_pool;
-/* The context's pool for computation (and local reads), started on first use and anew after a
- * fork. NULL with an error when no thread can be started. */
+/* The context's pool for computation (and local reads), started on first use and anew
+ * after a fork. NULL with an error when no thread can be started. */
 struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context, struct sqrl_error *err);
 /* Queues a task, first in first out. Never fails, never blocks. */
 void sqrl_pool_submit(struct sqrl_pool *pool, struct sqrl_task *task);
@@ -127,16 +138,18 @@ unsigned sqrl_context_io_threads(const struct sqrl_context *context);
  * siblings, at least 1. */
 unsigned sqrl_default_threads(unsigned siblings);
 
-/* --- slabs: recycled large memory ------------------------------------------------------------ */
-/* sqrl_buffer_new takes from here; direct use is for memory without a reference count. Sizes
- * are rounded to classes (powers of two and their 1.5-fold from 64 KiB). Slabs of 2 MiB and
- * more are aligned to 2 MiB and asked to be huge pages. Freed slabs are kept for reuse up to
- * the idle limit (default 64 MiB a context), beyond it unmapped. */
+/* --- slabs: recycled large memory
+ * ------------------------------------------------------------ */
+/* sqrl_buffer_new takes from here; direct use is for memory without a reference count.
+ * Sizes are rounded to classes (powers of two and their 1.5-fold from 64 KiB). Slabs of 2
+ * MiB and more are aligned to 2 MiB and asked to be huge pages. Freed slabs are kept for
+ * reuse up to the idle limit (default 64 MiB a context), beyond it unmapped. */
 void *sqrl_slab_take(struct sqrl_context *context, size_t size, size_t *capacity,
                      struct sqrl_error *err);
 void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity);
 
-/* --- memory budget ---------------------------------------------------------------------------- */
+/* --- memory budget
+ * ---------------------------------------------------------------------------- */
 /* Counts bytes in flight; it does not block. The executor asks in sequence order, and the
  * head-of-line task always proceeds (force), so that it can't deadlock. */
 bool sqrl_budget_take(struct sqrl_context *context, uint64_t bytes, bool force);
@@ -144,11 +157,15 @@ void sqrl_budget_give(struct sqrl_context *context, uint64_t bytes);
 uint64_t sqrl_budget_limit(const struct sqrl_context *context);
 uint64_t sqrl_budget_used(const struct sqrl_context *context);
 
-/* --- log ----------------------------------------------------------------------------------------- */
-void sqrl_log(struct sqrl_context *context, enum sqrl_log_level level, const char *format, ...)
-    SQRL_PRINTF(3, 4);
+/* --- log
+/* --- budget of memory
+-------------------------------------------------------------------- */
+* / void sqrl_log(struct sqrl_context *context, enum sqrl_log_level level,
+                  const char *format, ...) SQRL_PRINTF(3, 4);
 
-/* --- metrics --------------------------------------------------------------------------------------- */
+/* --- metrics
+ * ---------------------------------------------------------------------------------------
+ */
 /* Counters of one context, relaxed atomics; the enum and its names are one table. */
 enum sqrl_counter {
     SQRL_COUNT_BYTES_READ,
@@ -165,18 +182,28 @@ enum sqrl_counter {
 };
 void sqrl_count(struct sqrl_context *context, enum sqrl_counter counter, uint64_t add);
 
-/* --- CPU dispatch ----------------------------------------------------------------------------------- */
-/* True when AVX2 (with BMI1/2, LZCNT) may be used: the machine has it and SQRL_CPU does not say
- * scalar. Kernels keep a function pointer that is set once from it (no target_clones: its
- * resolvers crash under ThreadSanitizer). */
+/* --- CPU dispatch
+ * ----------------------------------------------------------------------------------- */
+/* True when AVX2 (with BMI1/2, LZCNT) may be used: the machine has it and SQRL_CPU does
+ * not say scalar. Kernels keep a function pointer that is set once from it (no
+ * target_clones: its resolvers crash under ThreadSanitizer). */
 bool sqrl_cpu_avx2(void);
 
-/* --- registry slots of upper floors ------------------------------------------------------------------- */
-/* An upper floor keeps its per-context state (tables of drivers, caches) in a slot; `free` runs
- * when the context goes. `make` runs once, under the context's lock. */
-enum sqrl_slot { SQRL_SLOT_VALUE, SQRL_SLOT_IO, SQRL_SLOT_FORMAT, SQRL_SLOT_DRIVER, SQRL_SLOT_CATALOG, SQRL_SLOTS };
+/* --- registry slots of upper floors
+ * ------------------------------------------------------------------- */
+/* An upper floor keeps its per-context state (tables of drivers, caches) in a slot;
+ * `free` runs when the context goes. `make` runs once, under the context's lock. */
+enum sqrl_slot {
+    SQRL_SLOT_VALUE,
+    SQRL_SLOT_IO,
+    SQRL_SLOT_FORMAT,
+    SQRL_SLOT_DRIVER,
+    SQRL_SLOT_CATALOG,
+    SQRL_SLOTS
+};
 void *sqrl_context_slot(struct sqrl_context *context, enum sqrl_slot slot,
-                        void *(*make)(struct sqrl_context *context, struct sqrl_error *err),
+                        void *(*make)(struct sqrl_context *context,
+                                      struct sqrl_error *err),
                         void (*free_slot)(void *state), struct sqrl_error *err);
 
 #endif

@@ -1,6 +1,7 @@
-/* Runs a fuzz target over files without a fuzzing engine: `fuzz_x FILE|DIRECTORY...`. Each file
- * goes in whole, and cut short at up to 64 places, so that the corpus covers truncation too. It
- * prints how many inputs ran; a crash or a sanitizer's report is the failure. */
+/* Runs a fuzz target over files without a fuzzing engine: `fuzz_x FILE|DIRECTORY...`.
+ * Each file goes in whole, and cut short at up to 64 places, so that the corpus covers
+ * truncation too. It prints how many inputs ran; a crash or a sanitizer's report is the
+ * failure. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
