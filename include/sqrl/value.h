@@ -115,8 +115,8 @@ SQRL_API const char *sqrl_dtype_name(enum sqrl_dtype dtype);
  * NULL) tells big-endian. SQRL_DTYPE_OTHER when it is none of the numeric ones. */
 SQRL_API enum sqrl_dtype sqrl_dtype_parse(const char *text, size_t size, bool *swapped);
 
-/* --- decoding
- * ------------------------------------------------------------------------------- Each
+/* --- decoding ---
+ * Each
  * decodes one value that begins at bytes[*offset], appends its nodes to `tape` and moves
  * *offset behind it. On failure the tape is as before and *offset is where the fault is.
  * SQRL_E_TRUNCATED: the value may be fine, but its end is not here yet. Node offsets
@@ -151,8 +151,8 @@ SQRL_CHECK int sqrl_jsonl_decode_many(struct sqrl_tape *tape, uint8_t *bytes, si
                                       const struct sqrl_limits *limits,
                                       struct sqrl_error *err);
 
-/* --- encoding
- * ------------------------------------------------------------------------------- A
+/* --- encoding ---
+ * A
  * growing byte string for encoders. Zero-initialise it; sqrl_bytes_reset frees it. */
 struct sqrl_bytes {
     uint8_t *data;
@@ -205,9 +205,7 @@ SQRL_CHECK int sqrl_msgpack_put_ndarray(struct sqrl_bytes *out, enum sqrl_dtype 
                                         const uint64_t *shape, uint32_t dims,
                                         const void *data, struct sqrl_error *err);
 
-/* --- looking into a tape
- * --------------------------------------------------------------------
- */
+/* --- looking into a tape --- */
 #define SQRL_NO_NODE UINT32_MAX
 
 /* The node behind `node` and all its descendants. */

@@ -14,8 +14,7 @@
 #include "sqrl/error.h"
 #include "sqrl/option.h"
 
-/* --- small helpers (util.c and inline)
- * --------------------------------------------------- */
+/* --- small helpers (util.c and inline) --- */
 #define SQRL_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SQRL_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define SQRL_COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -74,13 +73,11 @@ void sqrl_fail_allocation(uint64_t countdown);
  */
 const char *sqrl_nearest(const char *name, const char *const *names, size_t count);
 
-/* --- clock: monotonic nanoseconds
- * --------------------------------------------------------- */
+/* --- clock: monotonic nanoseconds --- */
 uint64_t sqrl_now_ns(void);
 int64_t sqrl_wall_ns(void); /* since 1970 */
 
-/* --- random numbers: every draw is a function of its seed
- * --------------------------------- */
+/* --- random numbers: every draw is a function of its seed --- */
 /* splitmix64's finaliser (Steele, Lea, Flood 2014), used as a mixing function. */
 static inline uint64_t sqrl_mix64(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
@@ -99,8 +96,7 @@ uint64_t sqrl_rng_below(struct sqrl_rng *rng, uint64_t n);
 /* Unpredictable bytes from the system, for names of shards and commits. */
 SQRL_CHECK int sqrl_random_bytes(void *out, size_t size, struct sqrl_error *err);
 
-/* --- fork generation
- * ----------------------------------------------------------------------- */
+/* --- fork generation --- */
 /* Raised in the child of each fork; 0 in a process that was never forked off. */
 uint32_t sqrl_fork_generation(void);
 
@@ -118,8 +114,7 @@ bool sqrl_lock_take(struct sqrl_lock *lock);
 void sqrl_lock_drop(struct sqrl_lock *lock);
 void sqrl_lock_reset(struct sqrl_lock *lock);
 
-/* --- thread pools
- * ---------------------------------------------------------------------------- */
+/* --- thread pools --- */
 /* A task is embedded in its owner; it must stay alive until run() has been entered. */
 struct sqrl_task {
     struct sqrl_task *next;
@@ -138,8 +133,7 @@ unsigned sqrl_context_io_threads(const struct sqrl_context *context);
  * siblings, at least 1. */
 unsigned sqrl_default_threads(unsigned siblings);
 
-/* --- slabs: recycled large memory
- * ------------------------------------------------------------ */
+/* --- slabs: recycled large memory --- */
 /* sqrl_buffer_new takes from here; direct use is for memory without a reference count.
  * Sizes are rounded to classes (powers of two and their 1.5-fold from 64 KiB). Slabs of 2
  * MiB and more are aligned to 2 MiB and asked to be huge pages. Freed slabs are kept for
@@ -148,8 +142,7 @@ void *sqrl_slab_take(struct sqrl_context *context, size_t size, size_t *capacity
                      struct sqrl_error *err);
 void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity);
 
-/* --- memory budget
- * ---------------------------------------------------------------------------- */
+/* --- memory budget --- */
 /* Counts bytes in flight; it does not block. The executor asks in sequence order, and the
  * head-of-line task always proceeds (force), so that it can't deadlock. */
 bool sqrl_budget_take(struct sqrl_context *context, uint64_t bytes, bool force);
@@ -157,15 +150,11 @@ void sqrl_budget_give(struct sqrl_context *context, uint64_t bytes);
 uint64_t sqrl_budget_limit(const struct sqrl_context *context);
 uint64_t sqrl_budget_used(const struct sqrl_context *context);
 
-/* --- log
-/* --- budget of memory
--------------------------------------------------------------------- */
-* / void sqrl_log(struct sqrl_context *context, enum sqrl_log_level level,
-                  const char *format, ...) SQRL_PRINTF(3, 4);
+/* --- log --- */
+void sqrl_log(struct sqrl_context *context, enum sqrl_log_level level, const char *format,
+              ...) SQRL_PRINTF(3, 4);
 
-/* --- metrics
- * ---------------------------------------------------------------------------------------
- */
+/* --- metrics --- */
 /* Counters of one context, relaxed atomics; the enum and its names are one table. */
 enum sqrl_counter {
     SQRL_COUNT_BYTES_READ,
@@ -182,15 +171,13 @@ enum sqrl_counter {
 };
 void sqrl_count(struct sqrl_context *context, enum sqrl_counter counter, uint64_t add);
 
-/* --- CPU dispatch
- * ----------------------------------------------------------------------------------- */
+/* --- CPU dispatch --- */
 /* True when AVX2 (with BMI1/2, LZCNT) may be used: the machine has it and SQRL_CPU does
  * not say scalar. Kernels keep a function pointer that is set once from it (no
  * target_clones: its resolvers crash under ThreadSanitizer). */
 bool sqrl_cpu_avx2(void);
 
-/* --- registry slots of upper floors
- * ------------------------------------------------------------------- */
+/* --- registry slots of upper floors --- */
 /* An upper floor keeps its per-context state (tables of drivers, caches) in a slot;
  * `free` runs when the context goes. `make` runs once, under the context's lock. */
 enum sqrl_slot {
