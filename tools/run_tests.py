@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Runs every test of the project and prints what passed: the last line is
+"N passed, N failed, N skipped". `make test` calls it behind tools/setup.sh test.
+
+    tools/run_tests.py [STEP ...]     steps: see STEPS below; all of them by default
+"""
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(sys.executable).parent
+SANITIZERS = {"asan": ["-Db_sanitize=address,undefined", "-Db_lundef=false"],
+              "tsan": ["-Db_sanitize=thread", "-Db_lundef=false"]}
+
+
+class Tally:
+    """Counts of test cases, and what failed or was skipped for want of something."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failed: list[str] = []
+        self.skipped: list[str] = []
+
+    def check(self, name: str, ok: bool) -> None:
+        if ok:
+            self.passed += 1
+        else:
+            self.failed.append(name)
+
+    def junit(self, step: str, path: pathlib.Path) -> int:
+        """Adds the cases of a JUnit file; returns how many there were."""
+        if not path.exists():
+            return 0
+        cases = ElementTree.parse(path).getroot().iter("testcase")
+        count = 0
+        for case in cases:
+            count += 1
+            name = f"{step}: {case.get('classname', '')}.{case.get('name')}"
+            skip = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
+                self.failed.append(name)
+            elif skip is not None:
+                self.skipped.append(f"{name}: {(skip.get('message') or '').strip()}")
+            else:
+                self.passed += 1
+        return count
+
+
+def run(command: list[str], **more: object) -> int:
+    print("+", " ".join(str(c) for c in command), flush=True)
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **more.pop("env", {})}
+    return subprocess.run(command, cwd=more.pop("cwd", ROOT), env=environment, **more).returncode
+
+
+def meson_tests(tally: Tally, step: str, options: list[str], build: str) -> None:
+    """Builds into `build` with warnings as errors and runs the C tests there."""
+    folder = ROOT / build
+    if not (folder / "build.ninja").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        if run(["meson", "setup", build, "-Dwerror=true", *options], stdout=subprocess.DEVNULL):
+            tally.check(f"{step}: meson setup", False)
+            return
+    if run(["ninja", "-C", build, "--quiet"]):
+        tally.check(f"{step}: build", False)
+        return
+    report = folder / "meson-logs" / "testlog.junit.xml"
+    report.unlink(missing_ok=True)
+    code = run(["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", "--quiet"])
+    if not tally.junit(step, report) or (code and not any(f.startswith(step) for f in tally.failed)):
+        tally.check(f"{step}: meson test (exit code {code})", False)
+
+
+def pytest_run(tally: Tally, step: str, python: pathlib.Path | str, paths: list[str], *more: str,
+               env: dict[str, str] | None = None) -> None:
+    report = ROOT / "build" / f"pytest-{step}.xml"
+    report.parent.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
+    code = run([str(python), "-m", "pytest", "-q", "-rs", f"--junitxml={report}", *more, *paths], env=env or {})
+    if not tally.junit(step, report) or (code and not any(f.startswith(step) for f in tally.failed)):
+        tally.check(f"{step}: pytest (exit code {code})", False)
+
+
+def checks(tally: Tally) -> None:
+    for tool in ("check_layers", "check_style"):
+        tally.check(f"checks: {tool}", run([sys.executable, f"tools/{tool}.py"]) == 0)
+
+
+def unit(tally: Tally) -> None:
+    meson_tests(tally, "unit", [], "build")
+
+
+def asan(tally: Tally) -> None:
+    meson_tests(tally, "asan", SANITIZERS["asan"], "build-asan")
+
+
+def tsan(tally: Tally) -> None:
+    meson_tests(tally, "tsan", SANITIZERS["tsan"], "build-tsan")
+
+
+def clang(tally: Tally) -> None:
+    """The library builds without a warning with the other compiler, and without ISA-L."""
+    if not shutil.which("clang"):
+        tally.skipped.append("clang: not installed")
+        return
+    shutil.rmtree(ROOT / "build-clang", ignore_errors=True)
+    code = run(["meson", "setup", "build-clang", "-Dwerror=true", "-Disal=disabled", "-Dtests=false"],
+               env={"CC": "clang"}, stdout=subprocess.DEVNULL)
+    tally.check("clang: builds without ISA-L", code == 0 and run(["ninja", "-C", "build-clang", "--quiet"]) == 0)
+
+
+def install(tally: Tally) -> None:
+    """`ninja install` gives what a C program needs; the examples build and run against it."""
+    prefix = ROOT / "build" / "prefix"
+    shutil.rmtree(prefix, ignore_errors=True)
+    if run(["meson", "setup", "build", "--reconfigure", f"--prefix={prefix}", "--libdir=lib"], stdout=subprocess.DEVNULL) \
+            or run(["meson", "install", "-C", "build", "--quiet"]):
+        tally.check("install: meson install", False)
+        return
+    for name in ("lib/libsqrl.so", "lib/libsqrl.a", "lib/pkgconfig/sqrl.pc", "include/sqrl/sqrl.h", "bin/squirrel"):
+        tally.check(f"install: {name}", (prefix / name).exists())
+    environment = {"PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(prefix / "lib"),
+                   "PATH": f"{prefix / 'bin'}{os.pathsep}{BIN}{os.pathsep}{os.environ['PATH']}"}
+    tally.check("install: examples/c", run(["make", "-C", "examples/c", "clean", "check"], env=environment) == 0)
+
+
+def python(tally: Tally) -> None:
+    pytest_run(tally, "python", sys.executable, ["tests/python"])
+
+
+def cli(tally: Tally) -> None:
+    command = ROOT / "build" / "cli" / "squirrel"
+    pytest_run(tally, "cli", sys.executable, ["tests/cli"], env={"SQUIRREL": str(command)})
+
+
+def types(tally: Tally) -> None:
+    tally.check("types: mypy", run([sys.executable, "-m", "mypy", "python/squirrel"]) == 0)
+
+
+def other_pythons() -> list[pathlib.Path]:
+    """Python 3.12 and later on this machine, by name on the PATH or in pyenv's folder."""
+    found: dict[str, pathlib.Path] = {}
+    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
+    for minor in ("3.12", "3.13"):
+        candidates = [shutil.which(f"python{minor}"), *sorted(pyenv.glob(f"{minor}.*/bin/python3"))]
+        for candidate in filter(None, candidates):
+            probe = subprocess.run([candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+                                   capture_output=True, text=True)
+            if probe.returncode == 0 and probe.stdout.strip() == minor:
+                found.setdefault(minor, pathlib.Path(candidate))
+    return list(found.values())
+
+
+def wheel(tally: Tally) -> None:
+    """One abi3 wheel; it passes the Python tests on each newer Python that is here."""
+    dist = ROOT / "build" / "dist"
+    shutil.rmtree(dist, ignore_errors=True)
+    if run([sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", str(dist), "."]):
+        tally.check("wheel: pip wheel", False)
+        return
+    built = next(dist.glob("*.whl"))
+    tally.check(f"wheel: {built.name} is abi3", bool(re.search(r"-cp311-abi3-", built.name)))
+    tally.check("wheel: abi3audit", run([sys.executable, "-m", "abi3audit", "--strict", str(built)]) == 0)
+    others = other_pythons()
+    if not others:
+        tally.skipped.append("wheel: no Python 3.12 or 3.13 here")
+    for python3 in others:
+        name = subprocess.run([python3, "-c", "import sys; print('%d%d' % sys.version_info[:2])"],
+                              capture_output=True, text=True, check=True).stdout.strip()
+        environment = ROOT / "build" / f"venv-{name}"
+        if not (environment / "bin" / "python").exists() and run([str(python3), "-m", "venv", str(environment)]):
+            tally.check(f"python{name}: venv", False)
+            continue
+        pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        if run([*pip, "numpy", "pytest", "hypothesis", "msgpack", "msgpack-numpy", "fsspec", "pluggy"]) \
+                or run([*pip, "--force-reinstall", "--no-deps", str(built)]):
+            tally.check(f"python{name}: pip install", False)
+            continue
+        pytest_run(tally, f"python{name}", environment / "bin" / "python", ["tests/python"])
+
+
+STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, types, wheel)}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(STEPS)
+    tally = Tally()
+    for name in names:
+        start = time.monotonic()
+        print(f"=== {name}", flush=True)
+        STEPS[name](tally)
+        print(f"=== {name}: {time.monotonic() - start:.0f} s", flush=True)
+    for line in tally.skipped:
+        print("skipped", line)
+    data = os.environ.get("SQRL_TEST_DATA") or str(ROOT.parent / "shared" / "data")
+    if not os.path.isdir(data):
+        print(f"the real test data are absent ({data}): {len(tally.skipped)} tests were skipped, most of them for that")
+    for line in tally.failed:
+        print("FAILED", line)
+    print(f"{tally.passed} passed, {len(tally.failed)} failed, {len(tally.skipped)} skipped")
+    return bool(tally.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
