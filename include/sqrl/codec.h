@@ -2,7 +2,9 @@
  *
  * Built in: "gzip" (ISA-L where it was built in, else zlib), "zstd", "lz4" (frame
  * format), "none". A codec works on whole frames in memory (shards) and as a stream
- * (files of unknown length). All functions are thread-safe on different states.
+ * (files of unknown length). All functions are thread-safe on different states. compress
+ * and decompress keep their working memory (up to a few MiB) for the thread's next call;
+ * it goes with the thread.
  */
 #ifndef SQRL_CODEC_H
 #define SQRL_CODEC_H
@@ -20,7 +22,14 @@ extern "C" {
 
 #define SQRL_CODEC_API 1
 
-/* One step of a stream: the codec advances `in` and `out` as far as it can. */
+#ifdef __GNUC__
+#define SQRL_ALIGNED(n) __attribute__((aligned(n)))
+#else
+#define SQRL_ALIGNED(n)
+#endif
+
+/* One step of a stream: the codec advances `in`, `out` and `in_total` as far as it can,
+ * and returns when it needs more input or more room, or when the stream is complete. */
 struct sqrl_codec_io {
     const uint8_t *in;
     size_t in_size; /* bytes left at in */
@@ -29,6 +38,13 @@ struct sqrl_codec_io {
     uint64_t in_total; /* bytes consumed since open, for error offsets */
     bool in_end;       /* no more input comes behind in_size */
     bool out_end;      /* set by the codec: the stream is complete (all members) */
+};
+
+/* One run of payload bytes in a frame that store() makes. */
+struct sqrl_stored_piece {
+    uint64_t offset;     /* in the frame */
+    uint64_t raw_offset; /* in the content */
+    size_t size;
 };
 
 struct sqrl_codec_ops {
@@ -45,7 +61,8 @@ struct sqrl_codec_ops {
     /* One whole frame (a gzip member, zstd or lz4 frame with content size). */
     int (*compress)(int level, const uint8_t *raw, size_t raw_size, uint8_t *out,
                     size_t out_capacity, size_t *out_size, struct sqrl_error *err);
-    /* A frame that stores the bytes uncompressed; NULL if the format has none. */
+    /* A frame that stores the bytes uncompressed (at most bound() bytes); NULL if the
+     * format has none. Too little room is SQRL_E_LIMIT, here and in compress(). */
     int (*store)(const uint8_t *raw, size_t raw_size, uint8_t *out, size_t out_capacity,
                  size_t *out_size, struct sqrl_error *err);
     /* Frame(s) whose content is exactly raw_size bytes; anything else is SQRL_E_CORRUPT.
@@ -63,6 +80,17 @@ struct sqrl_codec_ops {
     int (*decoder_open)(void *state, struct sqrl_error *err);
     int (*decode)(void *state, struct sqrl_codec_io *io, struct sqrl_error *err);
     void (*decoder_close)(void *state);
+
+    /* What it is built on, "zstd 1.5.4". */
+    const char *library;
+
+    /* The layout of store()'s frames is a function of the content's size alone, so that a
+     * reader can read the payload straight to its place and the framing between the
+     * pieces to a scratch: the frame's size, and its i-th piece (false behind the last
+     * one). Pieces are in order, and together they are the content. NULL where store is.
+     */
+    uint64_t (*stored_size)(uint64_t raw_size);
+    bool (*stored_piece)(uint64_t raw_size, uint64_t i, struct sqrl_stored_piece *piece);
 };
 
 /* By name, NULL when it is not built in. The table is constant and lives for ever. */
@@ -81,6 +109,16 @@ SQRL_API uint64_t sqrl_xxh3(const void *data, size_t size);
 SQRL_API uint32_t sqrl_crc32(uint32_t crc, const void *data, size_t size); /* gzip's */
 SQRL_API uint32_t sqrl_crc32c(uint32_t crc, const void *data,
                               size_t size); /* Castagnoli */
+
+/* xxh3 over pieces; equals sqrl_xxh3 over all of them laid end to end. The state is plain
+ * memory of the caller's: no release. */
+struct sqrl_xxh3_state {
+    unsigned char opaque[640] SQRL_ALIGNED(64);
+};
+SQRL_API void sqrl_xxh3_init(struct sqrl_xxh3_state *state);
+SQRL_API void sqrl_xxh3_update(struct sqrl_xxh3_state *state, const void *data,
+                               size_t size);
+SQRL_API uint64_t sqrl_xxh3_digest(const struct sqrl_xxh3_state *state);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,116 @@
+/* codec.h - the private half of the codec floor. */
+#ifndef SQRL_CODEC_PRIVATE_H
+#define SQRL_CODEC_PRIVATE_H
+
+#include "base/base.h"
+#include "sqrl/codec.h"
+
+extern const struct sqrl_codec_ops sqrl_codec_gzip;
+extern const struct sqrl_codec_ops sqrl_codec_zstd;
+extern const struct sqrl_codec_ops sqrl_codec_lz4;
+extern const struct sqrl_codec_ops sqrl_codec_none;
+#if SQRL_HAVE_ISAL
+/* gzip with zlib's inflate and deflate at every level: the twin that tests compare with.
+ * It is not in the registry; without ISA-L, sqrl_codec_gzip is the same thing. */
+extern const struct sqrl_codec_ops sqrl_codec_gzip_zlib;
+#endif
+
+/* --- scratch.c: a thread's working memory
+ * --------------------------------------------------- Making a compression context costs
+ * page faults that can exceed the work on one block, and the one-shot calls have no state
+ * to keep it in. So each thread keeps one of each kind. */
+enum sqrl_scratch {
+    SQRL_SCRATCH_ZSTD_COMPRESS,
+    SQRL_SCRATCH_ZSTD_DECOMPRESS,
+    SQRL_SCRATCH_LZ4_FAST,
+    SQRL_SCRATCH_LZ4_HC,
+    SQRL_SCRATCH_ISAL_INFLATE,
+    SQRL_SCRATCH_ISAL_DEFLATE,
+    SQRL_SCRATCH_ZLIB_INFLATE,
+    SQRL_SCRATCH_ZLIB_DEFLATE,
+    SQRL_SCRATCHES
+};
+/* Takes the thread's thing of that kind; NULL: there is none, make one. */
+void *sqrl_scratch_take(enum sqrl_scratch kind);
+/* Gives it back for the next call, or frees it with `release` if it can't be kept. */
+void sqrl_scratch_give(enum sqrl_scratch kind, void *thing, void (*release)(void *thing));
+
+/* --- deflate engines
+ * ---------------------------------------------------------------------- What gzip.c
+ * needs of a library: raw deflate, no framing. */
+struct sqrl_inflate_step {
+    const uint8_t *in;
+    size_t in_size;
+    uint8_t *out;
+    size_t out_size;
+    bool
+        whole; /* all the input and all the room are here: no later step on this member */
+    bool done; /* set: the last block has ended */
+    /* Set with done: bytes the engine has taken that lie behind the last block. */
+    uint8_t back[8];
+    unsigned back_size;
+    const char *problem; /* set on SQRL_E_CORRUPT: what is wrong */
+};
+struct sqrl_deflate_engine {
+    /* An inflate state; the thread's idle one if there is. Ready for a member. */
+    void *(*inflate_open)(struct sqrl_error *err);
+    void (*inflate_close)(void *state);
+    void (*inflate_reset)(void *state);
+    /* SQRL_OK or a code without a message. Nothing moved and not done: it needs input or
+     * room. */
+    int (*inflate)(void *state, struct sqrl_inflate_step *step);
+    /* One raw deflate stream; SQRL_E_LIMIT (no message) if it does not fit. */
+    int (*deflate)(int level, const uint8_t *raw, size_t raw_size, uint8_t *out,
+                   size_t out_capacity, size_t *out_size, struct sqrl_error *err);
+};
+extern const struct sqrl_deflate_engine sqrl_engine_zlib;
+extern const char sqrl_zlib_library[]; /* "zlib 1.2.13" */
+uint32_t sqrl_zlib_crc32(uint32_t crc, const void *data, size_t size);
+#if SQRL_HAVE_ISAL
+extern const struct sqrl_deflate_engine sqrl_engine_isal;
+extern const char sqrl_isal_library[];
+uint32_t sqrl_isal_crc32(uint32_t crc, const void *data, size_t size);
+#endif
+
+/* --- edge.c: between the frames of zstd and lz4 streams
+ * ----------------------------------- */
+/* Skips zero padding and skippable frames, gathers the next frame's magic, tells the end.
+ */
+struct sqrl_edge {
+    uint8_t bytes[8];
+    unsigned have;
+    bool skipping;
+    uint64_t skip;   /* bytes of a skippable frame still to pass */
+    uint64_t frames; /* frames begun so far, skippable ones too */
+};
+enum sqrl_edge_result { SQRL_EDGE_WAIT, SQRL_EDGE_FRAME, SQRL_EDGE_END };
+/* `magic` is the little-endian number a frame begins with; on SQRL_EDGE_FRAME its 4 bytes
+ * have been consumed. SQRL_EDGE_WAIT: more input is needed. */
+int sqrl_edge_step(struct sqrl_edge *edge, struct sqrl_codec_io *io, uint32_t magic,
+                   const char *codec, enum sqrl_edge_result *result,
+                   struct sqrl_error *err);
+static inline void sqrl_io_consume(struct sqrl_codec_io *io, size_t n) {
+    if (n == 0)
+        return; /* in may be NULL then */
+    io->in += n;
+    io->in_size -= n;
+    io->in_total += n;
+}
+
+/* --- checksums
+ * ------------------------------------------------------------------------------ */
+uint32_t sqrl_xxh32(const void *data, size_t size); /* seed 0 */
+#if defined(__x86_64__)
+uint64_t sqrl_xxh3_avx2(const void *data, size_t size);
+void sqrl_xxh3_update_avx2(void *state, const void *data, size_t size);
+#endif
+/* The twins of sqrl_crc32c, for tests. */
+uint32_t sqrl_crc32c_table(uint32_t crc, const void *data, size_t size);
+
+/* Errors shared by the codecs. */
+int sqrl_codec_check_level(const struct sqrl_codec_ops *codec, int level,
+                           struct sqrl_error *err);
+int sqrl_codec_no_room(const char *codec, size_t capacity, struct sqrl_error *err);
+int sqrl_codec_cut(const char *codec, uint64_t offset, struct sqrl_error *err);
+
+#endif
