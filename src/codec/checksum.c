@@ -57,8 +57,7 @@ uint32_t sqrl_crc32(uint32_t crc, const void *data, size_t size) {
 #endif
 }
 
-/* --- CRC32C (polynomial 0x1EDC6F41, reflected), as in RFC 3720
- * ------------------------------ */
+/* --- CRC32C (polynomial 0x1EDC6F41, reflected), as in RFC 3720 --- */
 
 /* The remainders of all 4-bit values: small enough to stay cached, and only the fallback.
  */

@@ -70,8 +70,7 @@ int sqrl_codec_cut(const char *codec, uint64_t offset, struct sqrl_error *err) {
         codec, (unsigned long long)offset);
 }
 
-/* --- none
- * ----------------------------------------------------------------------------------- */
+/* --- none --- */
 
 static size_t none_bound(size_t raw) {
     return raw;

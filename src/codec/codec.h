@@ -15,8 +15,8 @@ extern const struct sqrl_codec_ops sqrl_codec_none;
 extern const struct sqrl_codec_ops sqrl_codec_gzip_zlib;
 #endif
 
-/* --- scratch.c: a thread's working memory
- * --------------------------------------------------- Making a compression context costs
+/* --- scratch.c: a thread's working memory ---
+ * Making a compression context costs
  * page faults that can exceed the work on one block, and the one-shot calls have no state
  * to keep it in. So each thread keeps one of each kind. */
 enum sqrl_scratch {
@@ -35,8 +35,8 @@ void *sqrl_scratch_take(enum sqrl_scratch kind);
 /* Gives it back for the next call, or frees it with `release` if it can't be kept. */
 void sqrl_scratch_give(enum sqrl_scratch kind, void *thing, void (*release)(void *thing));
 
-/* --- deflate engines
- * ---------------------------------------------------------------------- What gzip.c
+/* --- deflate engines ---
+ * What gzip.c
  * needs of a library: raw deflate, no framing. */
 struct sqrl_inflate_step {
     const uint8_t *in;
@@ -72,8 +72,7 @@ extern const char sqrl_isal_library[];
 uint32_t sqrl_isal_crc32(uint32_t crc, const void *data, size_t size);
 #endif
 
-/* --- edge.c: between the frames of zstd and lz4 streams
- * ----------------------------------- */
+/* --- edge.c: between the frames of zstd and lz4 streams --- */
 /* Skips zero padding and skippable frames, gathers the next frame's magic, tells the end.
  */
 struct sqrl_edge {
@@ -97,8 +96,7 @@ static inline void sqrl_io_consume(struct sqrl_codec_io *io, size_t n) {
     io->in_total += n;
 }
 
-/* --- checksums
- * ------------------------------------------------------------------------------ */
+/* --- checksums --- */
 uint32_t sqrl_xxh32(const void *data, size_t size); /* seed 0 */
 #if defined(__x86_64__)
 uint64_t sqrl_xxh3_avx2(const void *data, size_t size);

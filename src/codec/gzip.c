@@ -39,8 +39,7 @@ struct decoder {
     uint32_t size; /* modulo 2^32, as in the trailer */
 };
 
-/* --- header
- * ------------------------------------------------------------------------------------ */
+/* --- header --- */
 
 /* The next part that the flags ask for. */
 static void next_part(struct decoder *d) {
@@ -289,9 +288,7 @@ static int decompress_with(const struct sqrl_deflate_engine *engine, const uint8
     return SQRL_OK;
 }
 
-/* --- writing
- * -------------------------------------------------------------------------------------
- */
+/* --- writing --- */
 
 static uint64_t stored_blocks(uint64_t raw_size) {
     return raw_size == 0 ? 1 : raw_size / STORED_MAX + (raw_size % STORED_MAX != 0);
@@ -378,8 +375,7 @@ static bool gzip_sniff(const uint8_t *magic, size_t size) {
     return size >= 3 && magic[0] == 0x1F && magic[1] == 0x8B && magic[2] == 8;
 }
 
-/* --- the tables
- * ------------------------------------------------------------------------------------ */
+/* --- the tables --- */
 
 /* The calls of one ops table over one engine. */
 #define GZIP_CALLS(engine_)                                                              \

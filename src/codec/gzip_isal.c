@@ -14,8 +14,7 @@
 #define TEXT2(x) #x
 #define TEXT(x) TEXT2(x)
 
-/* --- inflate
- * -------------------------------------------------------------------------------- */
+/* --- inflate --- */
 
 static void *isal_open(struct sqrl_error *err) {
     struct inflate_state *s = sqrl_scratch_take(SQRL_SCRATCH_ISAL_INFLATE);
@@ -116,8 +115,7 @@ static int isal_step(void *state, struct sqrl_inflate_step *step) {
     return SQRL_OK;
 }
 
-/* --- deflate
- * --------------------------------------------------------------------------------- */
+/* --- deflate --- */
 
 struct deflater {
     struct isal_zstream stream;

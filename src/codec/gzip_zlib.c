@@ -19,8 +19,7 @@ static unsigned piece(size_t size) {
     return (unsigned)SQRL_MIN(size, PIECE);
 }
 
-/* --- inflate
- * -------------------------------------------------------------------------------- */
+/* --- inflate --- */
 
 static void free_inflate(void *arg) {
     inflateEnd(arg);
@@ -84,8 +83,7 @@ static int zlib_inflate(void *state, struct sqrl_inflate_step *step) {
     return rc == Z_MEM_ERROR ? SQRL_E_NO_MEMORY : SQRL_E_CORRUPT;
 }
 
-/* --- deflate
- * --------------------------------------------------------------------------------- */
+/* --- deflate --- */
 
 struct deflater {
     z_stream z;

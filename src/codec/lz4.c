@@ -33,9 +33,7 @@ enum {
     FLG_VERSION_1 = 0x40
 };
 
-/* --- writing
- * -------------------------------------------------------------------------------------
- */
+/* --- writing --- */
 
 static uint64_t stored_blocks(uint64_t raw_size) {
     return raw_size / BLOCK + (raw_size % BLOCK != 0);
@@ -149,8 +147,7 @@ static int lz4_compress(int level, const uint8_t *raw, size_t raw_size, uint8_t 
     return rc;
 }
 
-/* --- whole frames
- * ---------------------------------------------------------------------------------- */
+/* --- whole frames --- */
 
 struct reader {
     const uint8_t *in;
@@ -326,9 +323,7 @@ static bool lz4_sniff(const uint8_t *magic, size_t size) {
     return size >= 4 && sqrl_load_le32(magic) == LZ4_MAGIC;
 }
 
-/* --- streams
- * ------------------------------------------------------------------------------------------
- */
+/* --- streams --- */
 
 struct decoder {
     LZ4F_dctx *ctx;

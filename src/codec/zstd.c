@@ -16,8 +16,7 @@
 #define WINDOW_128K 0x38 /* exponent 7 over 1 KiB, mantissa 0 */
 #define WINDOW_LOG_MAX 27
 
-/* --- stored frames
- * ----------------------------------------------------------------------------- */
+/* --- stored frames --- */
 
 static size_t stored_header_size(uint64_t raw_size) {
     return raw_size >> 32 ? 14 : 10;
@@ -73,8 +72,7 @@ static int zstd_store(const uint8_t *raw, size_t raw_size, uint8_t *out,
     return SQRL_OK;
 }
 
-/* --- whole frames
- * -------------------------------------------------------------------------------- */
+/* --- whole frames --- */
 
 static size_t zstd_bound(size_t raw) {
     size_t bound = ZSTD_compressBound(raw);
@@ -197,9 +195,7 @@ static bool zstd_sniff(const uint8_t *magic, size_t size) {
     return size >= 4 && sqrl_load_le32(magic) == ZSTD_MAGIC;
 }
 
-/* --- streams
- * ---------------------------------------------------------------------------------------
- */
+/* --- streams --- */
 
 struct decoder {
     ZSTD_DCtx *ctx;
