@@ -16,9 +16,8 @@ extern const struct sqrl_codec_ops sqrl_codec_gzip_zlib;
 #endif
 
 /* --- scratch.c: a thread's working memory ---
- * Making a compression context costs
- * page faults that can exceed the work on one block, and the one-shot calls have no state
- * to keep it in. So each thread keeps one of each kind. */
+ * Making a compression context costs page faults that can exceed the work on one block, and
+ * the one-shot calls have no state to keep it in. So each thread keeps one of each kind. */
 enum sqrl_scratch {
     SQRL_SCRATCH_ZSTD_COMPRESS,
     SQRL_SCRATCH_ZSTD_DECOMPRESS,
@@ -36,8 +35,7 @@ void *sqrl_scratch_take(enum sqrl_scratch kind);
 void sqrl_scratch_give(enum sqrl_scratch kind, void *thing, void (*release)(void *thing));
 
 /* --- deflate engines ---
- * What gzip.c
- * needs of a library: raw deflate, no framing. */
+ * What gzip.c needs of a library: raw deflate, no framing. */
 struct sqrl_inflate_step {
     const uint8_t *in;
     size_t in_size;
