@@ -44,13 +44,16 @@ uint32_t sqrl_pool_generation(const struct sqrl_pool *pool);
 #define SQRL_SLAB_CLASSES 64
 #define SQRL_SLAB_IDLE_LIMIT ((size_t)64 << 20)
 
-struct sqrl_slab_idle;
+struct sqrl_region;
+struct sqrl_region_list {
+    struct sqrl_region *first, *last;
+};
 struct sqrl_slabs {
     struct sqrl_lock lock;
-    struct sqrl_slab_idle *classes[SQRL_SLAB_CLASSES]; /* the newest of each class */
-    struct sqrl_slab_idle *newest, *oldest;
+    struct sqrl_region_list partial[SQRL_SLAB_CLASSES];
+    struct sqrl_region_list idle; /* newest first, of all classes */
     size_t idle_bytes, idle_limit;
-    size_t used_bytes; /* atomic, not under the lock: a fork can't tear it */
+    size_t mapped_bytes; /* atomic, not under the lock: a fork can't tear it */
 };
 void sqrl_slabs_init(struct sqrl_slabs *slabs);
 void sqrl_slabs_reset(struct sqrl_slabs *slabs);

@@ -37,9 +37,9 @@ void sqrl_context_metrics(struct sqrl_context *context,
         visit(arg, &metric);
     }
     uint64_t idle = sqrl_slabs_idle(&context->slabs);
-    uint64_t used = __atomic_load_n(&context->slabs.used_bytes, __ATOMIC_RELAXED);
+    uint64_t mapped = __atomic_load_n(&context->slabs.mapped_bytes, __ATOMIC_RELAXED);
     const struct sqrl_metric gauges[] = {
-        {"slab.bytes_mapped", used + idle},
+        {"slab.bytes_mapped", mapped},
         {"slab.bytes_idle", idle},
         {"budget.used_bytes", sqrl_budget_used(context)},
         {"budget.peak_bytes", __atomic_load_n(&context->budget_peak, __ATOMIC_RELAXED)},

@@ -1,13 +1,21 @@
 /* slab.c - recycled large memory.
  *
- * Fresh pages are dear, so a slab that is given back stays mapped for the next taker of
- * its class, the most recently used first, up to the idle limit; the oldest idle ones go
- * first. Slabs of 2 MiB and more are maps of their own, aligned and asked to be huge
- * pages. Smaller ones come from malloc, which recycles below our limit too and does not
- * spend a map (the system has 65,530 of them a process) on every kept sample. The list's
- * links stand in the idle slabs themselves: their first page is touched anyway. In the
- * child of a fork the lists may be cut off midway: they are dropped, not walked. */
-#include <stdlib.h>
+ * First touch of fresh pages is dear, several times less so for huge pages. Slabs are cut
+ * from regions: maps that are asked to be huge pages and stay mapped for the next taker.
+ * A region serves one class. It holds 2 MiB of slabs, or 6 MiB where a slab is 1.5 times
+ * a power of two, so that nothing is left over; a slab of 2 MiB and more is a region of
+ * its own.
+ *
+ *     | header page | slab 0 | slab 1 | ...        the header is found from a slab's
+ * address: ^ a multiple of 8 MiB          no region that is shared is longer
+ *
+ * A region is full (in no list), partial (in its class's list: taken from first) or idle
+ * (all its slabs are free). Idle regions are kept newest first up to the idle limit;
+ * beyond it the oldest are unmapped. The slabs that a few long-lived takers leave free in
+ * partial regions wait for their class.
+ *
+ * In the child of a fork the lists may be cut off midway: they are dropped, not walked,
+ * and slabs of the parent's shared regions are not reused when they are given back. */
 #include <sys/mman.h>
 
 #include "inner.h"
@@ -21,25 +29,34 @@
 #endif
 #ifdef SLAB_ASAN
 #include <sanitizer/asan_interface.h>
+#include <sanitizer/lsan_interface.h>
 #define POISON(p, n) __asan_poison_memory_region(p, n)
 #define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
+#define ROOT_ADD(p, n) __lsan_register_root_region(p, n)
+#define ROOT_DROP(p, n) __lsan_unregister_root_region(p, n)
 #else
 #define POISON(p, n) ((void)0)
 #define UNPOISON(p, n) ((void)0)
+#define ROOT_ADD(p, n) ((void)0)
+#define ROOT_DROP(p, n) ((void)0)
 #endif
 
 #define HUGE_BYTES ((size_t)2 << 20)
-#define CLASS_SHIFT 16 /* the smallest class is 64 KiB */
+#define REGION_ALIGN ((size_t)8 << 20)
+#define HEADER_BYTES ((size_t)4096)
 
-struct sqrl_slab_idle {
-    struct sqrl_slab_idle *newer, *older; /* among all idle slabs */
-    struct sqrl_slab_idle *next, *prev;   /* in its class, newest first */
-    size_t capacity;
+struct sqrl_region {
+    struct sqrl_region *next, *prev; /* in its class's partial list or in the idle list */
+    size_t length;                   /* of the slabs together */
+    size_t slab_bytes;
+    uint64_t free; /* a bit a slab */
+    uint64_t all;
     unsigned index;
+    uint32_t generation;
 };
 
 bool sqrl_slab_class(size_t size, unsigned *index, size_t *capacity) {
-    size_t base = (size_t)1 << CLASS_SHIFT;
+    size_t base = SQRL_SLAB_MIN_BYTES;
     for (unsigned i = 0; i < SQRL_SLAB_CLASSES; i += 2, base <<= 1) {
         if (size <= base + base / 2) {
             *index = i + (size > base);
@@ -50,94 +67,145 @@ bool sqrl_slab_class(size_t size, unsigned *index, size_t *capacity) {
     return false;
 }
 
+static uint8_t *region_base(struct sqrl_region *region) {
+    return (uint8_t *)region + HEADER_BYTES;
+}
+
+static struct sqrl_region *region_of(void *slab, size_t capacity) {
+    uint8_t *base = slab;
+    if (capacity < HUGE_BYTES)
+        base -= (uintptr_t)slab & (REGION_ALIGN - 1);
+    return (struct sqrl_region *)(base - HEADER_BYTES);
+}
+
 /* --- memory from the system
  * --------------------------------------------------------------- */
 
-static void *map_aligned(size_t capacity) {
-    size_t length = capacity + HUGE_BYTES;
-    uint8_t *raw =
-        mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (raw == MAP_FAILED)
-        return NULL;
-    size_t head = -(uintptr_t)raw & (HUGE_BYTES - 1);
-    if (head > 0)
-        munmap(raw, head);
-    if (length - head > capacity)
-        munmap(raw + head + capacity, length - head - capacity);
-    madvise(raw + head, capacity, MADV_HUGEPAGE); /* a wish: kernels without them go on */
-    return raw + head;
+static size_t region_length(unsigned index, size_t slab_bytes) {
+    if (slab_bytes >= HUGE_BYTES)
+        return slab_bytes;
+    return index % 2 == 0 ? HUGE_BYTES : 3 * HUGE_BYTES;
 }
 
-static void *grow(size_t capacity) {
+static struct sqrl_region *map_region(struct sqrl_slabs *slabs, unsigned index,
+                                      size_t slab_bytes) {
+    size_t length = region_length(index, slab_bytes);
+    size_t total = HEADER_BYTES + REGION_ALIGN + length;
     if (sqrl_allocation_fails())
         return NULL;
-    if (capacity >= HUGE_BYTES)
-        return map_aligned(capacity);
-    return aligned_alloc(SQRL_BUFFER_ALIGN, capacity);
+    uint8_t *raw =
+        mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    size_t head = -((uintptr_t)raw + HEADER_BYTES) & (REGION_ALIGN - 1);
+    struct sqrl_region *region = (struct sqrl_region *)(raw + head);
+    if (head > 0)
+        munmap(raw, head);
+    munmap(region_base(region) + length, REGION_ALIGN - head);
+    madvise(region_base(region), length, MADV_HUGEPAGE); /* a wish: kernels may refuse */
+    ROOT_ADD(region_base(region), length);
+    size_t count = length / slab_bytes;
+    *region = (struct sqrl_region){.length = length,
+                                   .slab_bytes = slab_bytes,
+                                   .all = count == 64 ? ~(uint64_t)0
+                                                      : ((uint64_t)1 << count) - 1,
+                                   .index = index,
+                                   .generation = sqrl_fork_generation()};
+    region->free = region->all;
+    __atomic_fetch_add(&slabs->mapped_bytes, length, __ATOMIC_RELAXED);
+    return region;
 }
 
-static void shrink(void *slab, size_t capacity) {
-    UNPOISON(slab, capacity);
-    if (capacity >= HUGE_BYTES)
-        munmap(slab, capacity);
-    else
-        free(slab);
+static void unmap_region(struct sqrl_slabs *slabs, struct sqrl_region *region) {
+    size_t length = region->length;
+    UNPOISON(region_base(region), length);
+    ROOT_DROP(region_base(region), length);
+    munmap(region, HEADER_BYTES + length);
+    __atomic_fetch_sub(&slabs->mapped_bytes, length, __ATOMIC_RELAXED);
 }
 
-/* --- idle lists, under the lock
- * -------------------------------------------------------------- */
+/* --- lists, under the lock
+ * ------------------------------------------------------------------ */
 
-static void unlink_idle(struct sqrl_slabs *slabs, struct sqrl_slab_idle *idle) {
-    if (idle->prev != NULL)
-        idle->prev->next = idle->next;
+static void push_front(struct sqrl_region_list *list, struct sqrl_region *region) {
+    region->prev = NULL;
+    region->next = list->first;
+    if (list->first != NULL)
+        list->first->prev = region;
     else
-        slabs->classes[idle->index] = idle->next;
-    if (idle->next != NULL)
-        idle->next->prev = idle->prev;
-    if (idle->newer != NULL)
-        idle->newer->older = idle->older;
-    else
-        slabs->newest = idle->older;
-    if (idle->older != NULL)
-        idle->older->newer = idle->newer;
-    else
-        slabs->oldest = idle->newer;
-    slabs->idle_bytes -= idle->capacity;
+        list->last = region;
+    list->first = region;
 }
 
-static void link_idle(struct sqrl_slabs *slabs, struct sqrl_slab_idle *idle) {
-    idle->prev = NULL;
-    idle->next = slabs->classes[idle->index];
-    if (idle->next != NULL)
-        idle->next->prev = idle;
-    slabs->classes[idle->index] = idle;
-    idle->newer = NULL;
-    idle->older = slabs->newest;
-    if (idle->older != NULL)
-        idle->older->newer = idle;
+static void unlink_region(struct sqrl_region_list *list, struct sqrl_region *region) {
+    if (region->prev != NULL)
+        region->prev->next = region->next;
     else
-        slabs->oldest = idle;
-    slabs->newest = idle;
-    slabs->idle_bytes += idle->capacity;
-}
-
-static void drop_lists(struct sqrl_slabs *slabs) {
-    memset(slabs->classes, 0, sizeof slabs->classes);
-    slabs->newest = slabs->oldest = NULL;
-    slabs->idle_bytes = 0;
+        list->first = region->next;
+    if (region->next != NULL)
+        region->next->prev = region->prev;
+    else
+        list->last = region->prev;
 }
 
 static void take_lock(struct sqrl_slabs *slabs) {
-    if (sqrl_lock_take(&slabs->lock))
-        drop_lists(slabs);
+    if (sqrl_lock_take(&slabs->lock)) {
+        memset(slabs->partial, 0, sizeof slabs->partial);
+        slabs->idle = (struct sqrl_region_list){NULL, NULL};
+        slabs->idle_bytes = 0;
+    }
 }
 
-/* Unlinks the oldest until at most `keep` bytes are idle; the chain is linked by `next`.
- */
-static struct sqrl_slab_idle *evict(struct sqrl_slabs *slabs, size_t keep) {
-    struct sqrl_slab_idle *chain = NULL;
-    while (slabs->idle_bytes > keep && slabs->oldest != NULL) {
-        struct sqrl_slab_idle *oldest = slabs->oldest;
+static void unlink_idle(struct sqrl_slabs *slabs, struct sqrl_region *region) {
+    unlink_region(&slabs->idle, region);
+    slabs->idle_bytes -= region->length;
+}
+
+/* The newest idle region of a class becomes a partial one. The idle limit keeps this
+ * short. */
+static struct sqrl_region *wake_idle(struct sqrl_slabs *slabs, unsigned index) {
+    struct sqrl_region *region = slabs->idle.first;
+    while (region != NULL && region->index != index)
+        region = region->next;
+    if (region != NULL) {
+        unlink_idle(slabs, region);
+        push_front(&slabs->partial[index], region);
+    }
+    return region;
+}
+
+/* The lowest slab first: it has been touched before the higher ones. */
+static void *take_slab(struct sqrl_slabs *slabs, struct sqrl_region *region) {
+    unsigned bit = (unsigned)__builtin_ctzll(region->free);
+    region->free &= region->free - 1;
+    if (region->free == 0)
+        unlink_region(&slabs->partial[region->index], region);
+    void *slab = region_base(region) + bit * region->slab_bytes;
+    UNPOISON(slab, region->slab_bytes);
+    return slab;
+}
+
+static void give_slab(struct sqrl_slabs *slabs, struct sqrl_region *region, void *slab) {
+    size_t bit = (size_t)((uint8_t *)slab - region_base(region)) / region->slab_bytes;
+    struct sqrl_region_list *partial = &slabs->partial[region->index];
+    bool was_full = region->free == 0;
+    POISON(slab, region->slab_bytes);
+    region->free |= (uint64_t)1 << bit;
+    if (region->free == region->all) {
+        if (!was_full)
+            unlink_region(partial, region);
+        push_front(&slabs->idle, region);
+        slabs->idle_bytes += region->length;
+    } else if (was_full) {
+        push_front(partial, region);
+    }
+}
+
+/* Unlinks the oldest idle regions until at most `keep` bytes are idle. */
+static struct sqrl_region *evict(struct sqrl_slabs *slabs, size_t keep) {
+    struct sqrl_region *chain = NULL;
+    while (slabs->idle_bytes > keep) {
+        struct sqrl_region *oldest = slabs->idle.last;
         unlink_idle(slabs, oldest);
         oldest->next = chain;
         chain = oldest;
@@ -145,25 +213,25 @@ static struct sqrl_slab_idle *evict(struct sqrl_slabs *slabs, size_t keep) {
     return chain;
 }
 
-/* Outside the lock: handing pages back takes the system long. */
-static void shrink_chain(struct sqrl_slab_idle *chain) {
+/* --- outside the lock: handing pages back takes the system long
+ * ------------------------------- */
+
+static bool unmap_chain(struct sqrl_slabs *slabs, struct sqrl_region *chain) {
+    bool any = chain != NULL;
     while (chain != NULL) {
-        struct sqrl_slab_idle *next = chain->next;
-        shrink(chain, chain->capacity);
+        struct sqrl_region *next = chain->next;
+        unmap_region(slabs, chain);
         chain = next;
     }
+    return any;
 }
 
 static bool release_idle(struct sqrl_slabs *slabs) {
     take_lock(slabs);
-    struct sqrl_slab_idle *chain = evict(slabs, 0);
+    struct sqrl_region *chain = evict(slabs, 0);
     sqrl_lock_drop(&slabs->lock);
-    shrink_chain(chain);
-    return chain != NULL;
+    return unmap_chain(slabs, chain);
 }
-
-/* --- for the context
- * ------------------------------------------------------------------------- */
 
 void sqrl_slabs_init(struct sqrl_slabs *slabs) {
     sqrl_lock_init(&slabs->lock);
@@ -182,34 +250,48 @@ size_t sqrl_slabs_idle(struct sqrl_slabs *slabs) {
     return idle;
 }
 
+static void *take_known(struct sqrl_slabs *slabs, unsigned index) {
+    void *slab = NULL;
+    take_lock(slabs);
+    struct sqrl_region *region = slabs->partial[index].first;
+    if (region == NULL)
+        region = wake_idle(slabs, index);
+    if (region != NULL)
+        slab = take_slab(slabs, region);
+    sqrl_lock_drop(&slabs->lock);
+    return slab;
+}
+
+static void *take_new(struct sqrl_slabs *slabs, unsigned index, size_t slab_bytes) {
+    struct sqrl_region *region = map_region(slabs, index, slab_bytes);
+    if (region == NULL && release_idle(slabs))
+        region = map_region(slabs, index, slab_bytes);
+    if (region == NULL)
+        return NULL;
+    POISON(region_base(region), region->length);
+    take_lock(slabs);
+    push_front(&slabs->partial[index], region);
+    void *slab = take_slab(slabs, region);
+    sqrl_lock_drop(&slabs->lock);
+    return slab;
+}
+
 void *sqrl_slab_take(struct sqrl_context *context, size_t size, size_t *capacity,
                      struct sqrl_error *err) {
-    *capacity = 0;
-    unsigned index;
-    size_t bytes;
-    if (!sqrl_slab_class(size, &index, &bytes)) {
-        sqrl_no_memory(err, "a buffer", size);
-        return NULL;
-    }
     struct sqrl_slabs *slabs = &context->slabs;
-    take_lock(slabs);
-    struct sqrl_slab_idle *idle = slabs->classes[index];
-    if (idle != NULL)
-        unlink_idle(slabs, idle);
-    sqrl_lock_drop(&slabs->lock);
-    void *slab = idle;
-    if (slab != NULL)
-        UNPOISON(slab, bytes);
-    else
-        slab = grow(bytes);
-    if (slab == NULL && release_idle(slabs))
-        slab = grow(bytes);
-    if (slab == NULL) {
-        sqrl_no_memory(err, "a buffer", bytes);
-        return NULL;
+    void *slab = NULL;
+    unsigned index;
+    size_t bytes = size;
+    *capacity = 0;
+    if (sqrl_slab_class(size, &index, &bytes)) {
+        slab = take_known(slabs, index);
+        if (slab == NULL)
+            slab = take_new(slabs, index, bytes);
     }
-    __atomic_fetch_add(&slabs->used_bytes, bytes, __ATOMIC_RELAXED);
-    *capacity = bytes;
+    if (slab == NULL)
+        sqrl_no_memory(err, "a buffer", bytes);
+    else
+        *capacity = bytes;
     return slab;
 }
 
@@ -217,20 +299,15 @@ void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity) {
     struct sqrl_slabs *slabs = &context->slabs;
     if (slab == NULL)
         return;
-    __atomic_fetch_sub(&slabs->used_bytes, capacity, __ATOMIC_RELAXED);
-    unsigned index;
-    size_t bytes;
-    if (capacity > slabs->idle_limit || !sqrl_slab_class(capacity, &index, &bytes)) {
-        shrink(slab, capacity);
+    struct sqrl_region *region = region_of(slab, capacity);
+    if (region->generation != sqrl_fork_generation()) {
+        if (capacity >= HUGE_BYTES) /* nobody else's: it needs no list */
+            unmap_region(slabs, region);
         return;
     }
-    struct sqrl_slab_idle *idle = slab;
-    idle->capacity = capacity;
-    idle->index = index;
-    POISON(idle + 1, capacity - sizeof *idle);
     take_lock(slabs);
-    link_idle(slabs, idle);
-    struct sqrl_slab_idle *chain = evict(slabs, slabs->idle_limit);
+    give_slab(slabs, region, slab);
+    struct sqrl_region *chain = evict(slabs, slabs->idle_limit);
     sqrl_lock_drop(&slabs->lock);
-    shrink_chain(chain);
+    unmap_chain(slabs, chain);
 }
