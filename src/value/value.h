@@ -84,6 +84,30 @@ static inline int sqrl_bytes_room(struct sqrl_bytes *out, size_t more,
     return sqrl_bytes_reserve(out, more, err);
 }
 
+/* Private flag of a node that holds a raw string until its map is known to be an array.
+ */
+#define SQRL_NODE_RAW 0x80u
+
+/* From the array protocol's kind and size: ('f', 4). */
+enum sqrl_dtype sqrl_dtype_of(char kind, unsigned size);
+
+/* msgpack-numpy's arrays (ndarray.c).
+ * Reads a map at p, of `size` bytes that remain, that is written as msgpack-numpy writes
+ * an array or scalar of a numeric dtype: keys in the usual order, everything in its
+ * place. Writes its nodes to `out` (room for SQRL_NDARRAY_READ_NODES), which is node
+ * `index` of its tape; `offset` is p's. Returns the bytes taken, or 0 when the map is
+ * anything else or not whole. */
+#define SQRL_NDARRAY_READ_NODES (2 + SQRL_MAX_DIMS)
+size_t sqrl_ndarray_read(const uint8_t *p, size_t size, uint64_t offset, uint32_t index,
+                         struct sqrl_node *out, uint32_t *made);
+
+/* Looks at the map `map`, the last container of the tape, just completed. Turns it into
+ * an NDARRAY or COMPLEX node where it has exactly that form, else leaves it. Fails where
+ * it has the form and contradicts itself; *fault is the offset then. */
+SQRL_CHECK int sqrl_ndarray_fold(struct sqrl_tape *tape, uint32_t map,
+                                 const uint8_t *bytes, bool *folded, size_t *fault,
+                                 struct sqrl_error *err);
+
 /* NumPy's kind and size without the byte order: "f4"; "" for SQRL_DTYPE_OTHER. */
 const char *sqrl_dtype_code(enum sqrl_dtype dtype);
 
