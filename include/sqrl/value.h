@@ -50,8 +50,11 @@ enum sqrl_node_flag {
     SQRL_NODE_ASCII = 1,   /* STRING: pure ASCII */
     SQRL_NODE_F32 = 2,     /* FLOAT: stored as 32 bits */
     SQRL_NODE_SWAPPED = 4, /* NDARRAY: the data are big-endian */
-    SQRL_NODE_SCALAR =
-        8 /* NDARRAY of 0 dimensions that was a NumPy scalar, not an array */
+    SQRL_NODE_SCALAR = 8,  /* NDARRAY of 0 dimensions that was a NumPy scalar */
+    /* BINARY of an NDARRAY that was JSON: its data don't fit the text they come from; they
+     * lie on the tape behind the NDARRAY's last child, up to its v.next; v.offset is 0. So
+     * skip an NDARRAY by v.next, and take its data by sqrl_ndarray_view. */
+    SQRL_NODE_ON_TAPE = 16
 };
 
 enum sqrl_dtype {
@@ -218,7 +221,8 @@ static inline uint32_t sqrl_node_next(const struct sqrl_node *nodes, uint32_t no
 SQRL_API uint32_t sqrl_map_find(const struct sqrl_node *nodes, uint32_t node,
                                 const uint8_t *bytes, const char *name, size_t name_size);
 
-/* An NDARRAY node taken apart. `data` points into `bytes`. */
+/* An NDARRAY node taken apart. `data` points into `bytes`, or into the tape when the array
+ * was JSON (SQRL_NODE_ON_TAPE). */
 struct sqrl_ndarray {
     enum sqrl_dtype dtype;
     bool swapped, scalar;

@@ -559,4 +559,10 @@ void sqrl_ndarray_view(const struct sqrl_node *nodes, uint32_t node, const uint8
     out->data_bytes = n[1].size;
     if (out->dtype == SQRL_DTYPE_OTHER)
         out->description = node + 2 + n->size;
+    if (n[1].flags & SQRL_NODE_ON_TAPE) {
+        uint32_t behind = node + 2 + n->size;
+        if (out->dtype == SQRL_DTYPE_OTHER)
+            behind = sqrl_node_next(nodes, behind);
+        out->data = (const uint8_t *)&nodes[behind];
+    }
 }
