@@ -79,7 +79,7 @@ bool sqrl_utf8_scalar(const uint8_t *p, size_t size, bool *ascii) {
 }
 
 #ifdef SQRL_HAVE_AVX2
-SQRL_AVX2 static size_t ascii_avx2(const uint8_t *p, size_t size) {
+SQRL_TARGET_AVX2 static size_t ascii_avx2(const uint8_t *p, size_t size) {
     size_t i = 0;
     for (; size - i >= 32; i += 32) {
         __m256i v = _mm256_loadu_si256((const __m256i *)(p + i));
@@ -107,7 +107,7 @@ SQRL_AVX2 static size_t ascii_avx2(const uint8_t *p, size_t size) {
 
 /* Non-zero bytes where the characters of `now`, with `before` in front of it, are at
  * fault. A character that goes on behind `now` is left to the next block. */
-SQRL_AVX2 static inline __m256i block_faults(__m256i now, __m256i before) {
+SQRL_TARGET_AVX2 static inline __m256i block_faults(__m256i now, __m256i before) {
     const __m256i first_high = TWICE(
         LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, B(CONTS), B(CONTS), B(CONTS),
         B(CONTS), SHORT | OVER2, SHORT, SHORT | OVER3 | SURROGATE, SHORT | LARGE | OVER4);
@@ -152,7 +152,7 @@ static size_t last_character(const uint8_t *p, size_t i) {
     return k > 0 && p[k - 1] >= 0xc0 ? k - 1 : k;
 }
 
-SQRL_AVX2 bool sqrl_utf8_avx2(const uint8_t *p, size_t size, bool *ascii) {
+SQRL_TARGET_AVX2 bool sqrl_utf8_avx2(const uint8_t *p, size_t size, bool *ascii) {
     size_t i = ascii_avx2(p, size);
     *ascii = i == size;
     if (size - i < 64)

@@ -119,8 +119,8 @@ size_t sqrl_utf8_fault(const uint8_t *bytes, size_t size);
 bool sqrl_utf8_scalar(const uint8_t *p, size_t size, bool *ascii);
 #if defined(__x86_64__)
 #define SQRL_HAVE_AVX2 1
-#define SQRL_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt")))
-SQRL_AVX2 bool sqrl_utf8_avx2(const uint8_t *p, size_t size, bool *ascii);
+#define SQRL_TARGET_AVX2 __attribute__((target("avx2,bmi,bmi2,lzcnt")))
+SQRL_TARGET_AVX2 bool sqrl_utf8_avx2(const uint8_t *p, size_t size, bool *ascii);
 #endif
 
 #endif

@@ -96,7 +96,7 @@ for n in (0, 1, 31, 32, 33, 255, 256):
     add(f"bin of {n}", bytes(i % 251 for i in range(n)))
 for text in ("Gr\u00fc\u00dfe", "\u65e5\u672c\u8a9e", "\U0001f43f\ufe0f", "a\0b", "\u20ac" * 30,
              "\u00e9" + "x" * 40, "x" * 40 + "\u00e9"):
-    add("str " + text.encode("ascii", "backslashreplace").decode(), text)
+    add("str " + ascii(text), text)
 for n in (0, 1, 2, 3, 4, 5, 8, 16, 17):
     add(f"ext of {n}", msgpack.ExtType(7 + n, bytes(range(n))))
 vectors.append(("timestamp", msgpack.packb(msgpack.Timestamp(1)), "e:-1:00000001", None))
@@ -145,8 +145,7 @@ add("structure 0-d", np.array((1.5, 2), point))
 add("structure in structure", np.zeros(3, [("p", point), ("n", "<U3"), ("m", "<f8", (2, 2))]))
 add("aligned structure", np.zeros(2, np.dtype([("a", "u1"), ("b", "<f8")], align=True)))
 add("array of structures with titles", np.zeros(1, [(("title", "name"), "<i4")]))
-add("void", np.zeros(2, "V3").view([("", "V3")]),
-    msgpack_numpy.packb(np.zeros(2, "V3")), msgpack_numpy.packb(np.zeros(2, "V3")))
+add("void", np.zeros(2, "V3"))
 for v in (1j, 1 + 2j, -0j, complex("nan"), complex("-inf+nanj"), 1e300 - 2.5e-17j):
     add(f"complex {v}", v)
 add("complexes", {"z": [1j, 2j], "w": np.array([1j, 2 + 3j])})
@@ -213,8 +212,8 @@ def c_string(data):
 
 
 def c_text(text):
-    text = text.replace("\\", "\\\\").replace('"', '\\"')
-    lines = [text[i:i + 76] for i in range(0, len(text), 76)] or [""]
+    lines = [text[i:i + 72] for i in range(0, len(text), 72)] or [""]
+    lines = [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
     return "\n     ".join(f'"{line}"' for line in lines)
 
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "golden/msgpack/vectors.h"
-#include "value/dump.h"
+#include "dump.h"
 #include "value/value.h"
 
 #define COUNT SQRL_COUNT_OF(VECTORS)
