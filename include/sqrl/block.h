@@ -28,6 +28,7 @@ struct sqrl_block {
     uint64_t number; /* of this block within its shard */
     uint64_t first;  /* sample number, within the shard, of sample 0 */
     uint64_t line;   /* line formats: 1-based line of sample 0, else 0 */
+    uint64_t origin; /* where bytes[0] lies in the shard's payload; for messages */
     /* private */
     int refs;
     struct sqrl_context *context;

@@ -22,7 +22,8 @@ extern "C" {
 #define SQRL_BLOCK_BYTES (1u << 20) /* the size blocks aim at */
 
 enum sqrl_format_flag {
-    SQRL_FORMAT_INDEXED = 1, /* load() any block, counts known on opening */
+    SQRL_FORMAT_INDEXED = 1, /* has load(): any block on any thread; a file whose info.blocks
+                                is SQRL_UNKNOWN is read by next() all the same */
     SQRL_FORMAT_WRITES = 2
 };
 
@@ -54,7 +55,7 @@ struct sqrl_shard_info {
 
 /* One block of an indexed format, known without reading it. */
 struct sqrl_block_info {
-    uint64_t first;   /* sample number within the shard */
+    uint64_t first;   /* sample number within the shard; SQRL_UNKNOWN with `samples` */
     uint32_t samples; /* SQRL_NO_NODE (all ones) when only reading tells (plain lines) */
     uint64_t offset, stored_bytes; /* where it lies in the file */
     uint64_t raw_bytes;            /* decompressed */
@@ -103,11 +104,14 @@ struct sqrl_format_ops {
     size_t reader_size; /* state, allocated zeroed by the library */
     int (*open)(void *reader, const struct sqrl_reader_args *args,
                 struct sqrl_shard_info *info, struct sqrl_error *err);
-    /* INDEXED: any thread, in parallel. */
+    /* INDEXED: any thread, in parallel. load() that fails on damage may set *out all the
+     * same: the samples before the fault, to be delivered first. The library fills in
+     * block->shard, number and first (from block_info or by counting). */
     void (*block_info)(const void *reader, uint64_t block, struct sqrl_block_info *out);
     int (*load)(void *reader, uint64_t block, const struct sqrl_cancel *cancel,
                 struct sqrl_block **out, struct sqrl_error *err);
-    /* Sequential: one thread at a time; *out is NULL at the end. */
+    /* Sequential: one thread at a time; *out is NULL at the end. May fail with *out set,
+     * as load() does; the library does not call it again after a failure. */
     int (*next)(void *reader, const struct sqrl_cancel *cancel, struct sqrl_block **out,
                 struct sqrl_error *err);
     void (*close)(void *reader); /* also after a failed open() */

@@ -27,12 +27,21 @@ struct sqrl_shard {
     const struct sqrl_format_ops *format;
 };
 
-/* What a driver's open() fills: it adds shards in their order. */
+/* What a driver's open() fills: it adds shards in their order. `path` is within the
+ * driver's fs; of `known` (may be NULL) file_bytes (0: asked from the fs), samples, blocks and
+ * raw_bytes are taken (SQRL_UNKNOWN where a driver can't tell). */
 struct sqrl_shard_list;
 SQRL_CHECK int sqrl_shard_list_add(struct sqrl_shard_list *list, const char *path,
                                    const struct sqrl_format_ops *format,
-                                   const struct sqrl_shard *known, /* may be NULL */
+                                   const struct sqrl_shard *known,
                                    struct sqrl_error *err);
+/* Where a driver knows them without opening shards: the union of the schemas (copied), and
+ * a number that changes with the data (else it is made from names and sizes). */
+SQRL_CHECK int sqrl_shard_list_set_schema(struct sqrl_shard_list *list,
+                                          const struct sqrl_schema *schema,
+                                          struct sqrl_error *err);
+SQRL_API void sqrl_shard_list_set_fingerprint(struct sqrl_shard_list *list,
+                                              uint64_t fingerprint);
 
 struct sqrl_driver_args {
     struct sqrl_context *context;
@@ -72,6 +81,8 @@ SQRL_API const struct sqrl_driver_ops *sqrl_driver_at(struct sqrl_context *conte
 SQRL_CHECK int sqrl_open(struct sqrl_context *context, const char *url,
                          const struct sqrl_settings *settings, struct sqrl_source **out,
                          struct sqrl_error *err);
+/* The settings that sqrl_open takes beside those of driver and format; NULL-ended. */
+SQRL_API const struct sqrl_option *sqrl_open_options(void);
 SQRL_API struct sqrl_source *sqrl_source_ref(struct sqrl_source *source);
 SQRL_API void sqrl_source_unref(struct sqrl_source *source);
 
@@ -82,12 +93,16 @@ SQRL_API uint64_t sqrl_source_shards(const struct sqrl_source *source);
 /* NULL behind the last. */
 SQRL_API const struct sqrl_shard *sqrl_source_shard(const struct sqrl_source *source,
                                                     uint64_t shard);
-/* All samples, or SQRL_UNKNOWN. */
+/* All samples, or SQRL_UNKNOWN. The first call may read footers of shards whose counts no
+ * commit tells. */
 SQRL_API uint64_t sqrl_source_samples(const struct sqrl_source *source);
 /* The union of the shards' schemas, or NULL when it is not known without reading. Opens
  * shards that were not opened yet (their footers only). */
 SQRL_CHECK int sqrl_source_schema(struct sqrl_source *source,
                                   const struct sqrl_schema **out, struct sqrl_error *err);
+
+/* A number that changes when the data set does: for resume states. */
+SQRL_API uint64_t sqrl_source_fingerprint(const struct sqrl_source *source);
 
 /* A reader of one shard. Errors of all calls name the shard's path and the block. */
 struct sqrl_shard_reader;
@@ -101,12 +116,15 @@ sqrl_shard_reader_info(const struct sqrl_shard_reader *reader);
 SQRL_API bool sqrl_shard_reader_indexed(const struct sqrl_shard_reader *reader);
 SQRL_API void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader,
                                            uint64_t block, struct sqrl_block_info *out);
-/* INDEXED: any thread, in parallel. */
+/* INDEXED: any thread, in parallel. A failure on damaged data may come with *out set all
+ * the same: the samples before the fault, which the caller delivers before the error (or
+ * drops with sqrl_block_unref). */
 SQRL_CHECK int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);
 /* Sequential: one thread at a time; *out is NULL at the end. On an indexed shard it gives
- * the blocks in order too. */
+ * the blocks in order too. Here the samples before a fault come as a block of their own and
+ * the error with the next call; every call after it repeats that error. */
 SQRL_CHECK int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);

@@ -131,6 +131,23 @@ uint64_t sqrl_block_memory(const struct sqrl_block *block) {
            (uint64_t)block->begin_capacity * sizeof *block->begin;
 }
 
+/* The decoder names the byte within the block; says where in the payload that is. */
+static int at_byte(const struct sqrl_block *block, size_t offset, int code,
+                   struct sqrl_error *err) {
+    if (err)
+        err->where[0] = 0;
+    return sqrl_error_at(err, code, "byte %llu",
+                         (unsigned long long)(block->origin + offset));
+}
+
+/* The number within the shard, where it is known. */
+static int at_sample(const struct sqrl_block *block, int code, struct sqrl_error *err) {
+    if (block->first == SQRL_UNKNOWN)
+        return sqrl_error_at(err, code, "sample %u of the block", block->count);
+    return sqrl_error_at(err, code, "sample %llu",
+                         (unsigned long long)(block->first + block->count));
+}
+
 /* Samples decoded per call; begin grows between calls, by what really was there. */
 enum { STEP = 1024 };
 
@@ -149,8 +166,10 @@ int sqrl_block_parse_msgpack(struct sqrl_block *block, size_t from, size_t *tail
                                       block->begin + block->count, STEP, &got, limits,
                                       err);
         block->count += got;
-        if (rc)
-            return sqrl_error_at(err, rc, "sample %u", block->count);
+        if (rc) {
+            at_byte(block, offset, rc, err);
+            return at_sample(block, rc, err);
+        }
         if (got < STEP)
             break;
     }
@@ -159,10 +178,11 @@ int sqrl_block_parse_msgpack(struct sqrl_block *block, size_t from, size_t *tail
     } else if (offset < size) {
         sqrl_error_set(
             err, SQRL_E_TRUNCATED,
-            "the sample that begins at byte %zu of the block needs more bytes than "
-            "the %zu that are left; the data were cut short",
-            offset, size - offset);
-        return sqrl_error_at(err, SQRL_E_TRUNCATED, "sample %u", block->count);
+            "the sample that begins here needs more bytes than the %zu that are "
+            "left; the data were cut short",
+            size - offset);
+        at_byte(block, offset, SQRL_E_TRUNCATED, err);
+        return at_sample(block, SQRL_E_TRUNCATED, err);
     }
     return SQRL_OK;
 }
@@ -180,6 +200,7 @@ static uint64_t count_newlines(const uint8_t *bytes, size_t from, size_t to) {
 static int at_line(const struct sqrl_block *block, size_t from, size_t offset, int code,
                    struct sqrl_error *err) {
     uint64_t line = count_newlines(block->bytes->data, from, offset);
+    at_byte(block, offset, code, err);
     if (block->line)
         return sqrl_error_at(err, code, "line %llu",
                              (unsigned long long)(block->line + line));

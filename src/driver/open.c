@@ -1,0 +1,244 @@
+/* open.c - sqrl_open: from a URL to a source. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "driver/driver.h"
+#include "driver/source.h"
+#include "format/format.h"
+
+static const struct sqrl_option open_options[] = {
+    {"driver", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
+     "the driver, by name; default: found from the content"},
+    {0}};
+
+const struct sqrl_option *sqrl_open_options(void) {
+    return open_options;
+}
+
+/* --- a path that is not there
+ * -------------------------------------------------------------- */
+enum { MAX_SIBLINGS = 512 };
+struct siblings {
+    char *names[MAX_SIBLINGS];
+    size_t count;
+};
+
+static int visit_sibling(void *arg, const char *name, const struct sqrl_stat *stat) {
+    struct siblings *siblings = arg;
+    if (name[0] == '.')
+        return 0;
+    siblings->names[siblings->count] = sqrl_strdup(name, NULL);
+    if (!siblings->names[siblings->count])
+        return 1;
+    return ++siblings->count == MAX_SIBLINGS;
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int say_siblings(struct siblings *siblings, const char *parent, const char *name,
+                        struct sqrl_error *err) {
+    const char *nearest =
+        sqrl_nearest(name, (const char *const *)siblings->names, siblings->count);
+    if (nearest)
+        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                              "there is no such file or directory; did you mean \"%s\"?",
+                              nearest);
+    if (!siblings->count)
+        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                              "there is no such file or directory; \"%s\" is empty",
+                              parent);
+    qsort(siblings->names, siblings->count, sizeof siblings->names[0], by_text);
+    char text[240];
+    size_t at = 0, shown = SQRL_MIN(siblings->count, 5u);
+    for (size_t i = 0; i < shown && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%.40s\"", i ? ", " : "",
+                               siblings->names[i]);
+    return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                          "there is no such file or directory; \"%s\" holds %s%s", parent,
+                          text, shown < siblings->count ? " ..." : "");
+}
+
+/* Replaces the error by one that names what is there. */
+static int not_found(struct sqrl_fs *fs, const char *path, struct sqrl_error *err) {
+    size_t size = strlen(path);
+    while (size > 1 && path[size - 1] == '/')
+        size--;
+    char *whole = sqrl_format(NULL, "%.*s", (int)size, path);
+    if (!whole || !(sqrl_fs_ops_of(fs)->flags & SQRL_FS_LISTABLE)) {
+        free(whole);
+        return SQRL_E_NOT_FOUND;
+    }
+    char *slash = strrchr(whole, '/');
+    const char *name = slash ? slash + 1 : whole;
+    const char *parent = ".";
+    if (slash == whole)
+        parent = "/";
+    else if (slash) {
+        *slash = 0;
+        parent = whole;
+    }
+    struct siblings *siblings = sqrl_calloc(1, sizeof *siblings, "file list", NULL);
+    struct sqrl_stat stat;
+    if (sqrl_fs_stat(fs, parent, &stat, NULL) == SQRL_E_NOT_FOUND)
+        sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                       "there is no such file or directory; \"%s\" does not exist either",
+                       parent);
+    else if (siblings && sqrl_fs_list(fs, parent, false, visit_sibling, siblings, NULL,
+                                      NULL) == SQRL_OK)
+        say_siblings(siblings, parent, name, err);
+    for (size_t i = 0; siblings && i < siblings->count; i++)
+        free(siblings->names[i]);
+    free(siblings);
+    free(whole);
+    return SQRL_E_NOT_FOUND;
+}
+
+/* --- which driver
+ * ---------------------------------------------------------------------------- */
+static int named_driver(struct sqrl_context *context, const char *name,
+                        const struct sqrl_driver_ops **out, struct sqrl_error *err) {
+    *out = sqrl_driver_by_name(context, name);
+    if (*out)
+        return SQRL_OK;
+    const char *names[64];
+    const struct sqrl_driver_ops *driver;
+    size_t count = 0, at = 0;
+    char text[200] = "";
+    for (; count < SQRL_COUNT_OF(names) && (driver = sqrl_driver_at(context, count));
+         count++)
+        names[count] = driver->name;
+    for (size_t i = 0; i < count && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? ", " : "",
+                               names[i]);
+    const char *nearest = sqrl_nearest(name, names, count);
+    if (nearest)
+        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                              "there is no driver \"%.60s\"; did you mean \"%s\"?", name,
+                              nearest);
+    return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                          "there is no driver \"%.60s\"; there are %s", name, text);
+}
+
+static int sniff_file(const struct sqrl_driver_args *args,
+                      const struct sqrl_format_ops **format, struct sqrl_error *err) {
+    struct sqrl_sniffed sniffed;
+    char names[128];
+    int rc = sqrl_sniff(args->context, args->fs, args->path, &sniffed, err);
+    if (!rc && !sniffed.format)
+        rc = sqrl_error_set(err, SQRL_E_FORMAT,
+                            "no known format: the file begins with %s; known are %s, see "
+                            "driver=",
+                            sniffed.begins, sqrl_format_names(names, sizeof names));
+    *format = sniffed.format;
+    return rc;
+}
+
+static int sniff_directory(const struct sqrl_driver_args *args,
+                           const struct sqrl_format_ops **format,
+                           struct sqrl_error *err) {
+    struct sqrl_listing listing;
+    int rc = sqrl_listing_read(args->fs, args->path, &listing, err);
+    if (!rc && listing.native && (*format = sqrl_format_by_name("sqrl")))
+        goto done;
+    if (!rc)
+        rc = sqrl_listing_classify(&listing, args->context, args->fs, args->path, NULL,
+                                   format, err);
+done:
+    sqrl_listing_reset(&listing);
+    return rc;
+}
+
+static int find_driver(const struct sqrl_driver_args *args, const char *name,
+                       const struct sqrl_driver_ops **out, struct sqrl_error *err) {
+    *out = NULL;
+    if (name)
+        return named_driver(args->context, name, out, err);
+    const struct sqrl_format_ops *format = NULL;
+    int rc = args->stat.directory ? sniff_directory(args, &format, err)
+                                  : sniff_file(args, &format, err);
+    if (!rc && !(*out = sqrl_driver_of_format(args->context, format)))
+        rc =
+            sqrl_error_set(err, SQRL_E_FORMAT, "no driver opens format %s", format->name);
+    return rc;
+}
+
+static int check_settings(const struct sqrl_driver_ops *driver,
+                          const struct sqrl_settings *settings, struct sqrl_error *err) {
+    const struct sqrl_option *lists[4] = {open_options};
+    size_t count = 1;
+    char who[64];
+    if (driver->format->options)
+        lists[count++] = driver->format->options;
+    if (driver->options)
+        lists[count++] = driver->options;
+    snprintf(who, sizeof who, "driver %s", driver->name);
+    return sqrl_settings_check(settings, lists, who, err);
+}
+
+/* --- opening
+ * ------------------------------------------------------------------------------------ */
+static int list_shards(const struct sqrl_driver_args *args,
+                       const struct sqrl_driver_ops *driver, struct sqrl_shard_list *list,
+                       struct sqrl_error *err) {
+    bool own =
+        driver->size >= offsetof(struct sqrl_driver_ops, open) + sizeof driver->open &&
+        driver->open;
+    int rc = own ? driver->open(args, list, err)
+                 : sqrl_shard_list_files(args, driver->format, list, err);
+    return rc;
+}
+
+/* What stands before a path within fs in the URL: "s3://"; nothing for local files. */
+static char *url_prefix(struct sqrl_fs *fs, const char *url, const char *path,
+                        struct sqrl_error *err) {
+    size_t whole = strlen(url), tail = strlen(path);
+    if ((sqrl_fs_ops_of(fs)->flags & SQRL_FS_LOCAL) || tail > whole ||
+        strcmp(url + whole - tail, path) != 0)
+        return sqrl_strdup("", err);
+    return sqrl_format(err, "%.*s", (int)(whole - tail), url);
+}
+
+int sqrl_open(struct sqrl_context *context, const char *url,
+              const struct sqrl_settings *settings, struct sqrl_source **out,
+              struct sqrl_error *err) {
+    *out = NULL;
+    static const struct sqrl_settings none = {NULL, 0};
+    settings = settings ? settings : &none;
+    struct sqrl_driver_args args = {.context = context, .url = url, .settings = settings};
+    char *path = NULL, *prefix = NULL;
+    const struct sqrl_driver_ops *driver = NULL;
+    struct sqrl_shard_list list = {.fs = NULL};
+    int rc = sqrl_fs_for_url(context, url, NULL, &args.fs, &path, err);
+    if (rc)
+        return rc;
+    args.path = path;
+    prefix = url_prefix(args.fs, url, path, err);
+    if (!prefix) {
+        rc = SQRL_E_NO_MEMORY;
+        goto done;
+    }
+    rc = sqrl_fs_stat(args.fs, path, &args.stat, err);
+    if (rc == SQRL_E_NOT_FOUND)
+        rc = not_found(args.fs, path, err);
+    if (!rc)
+        rc = find_driver(&args, sqrl_settings_text(settings, open_options, "driver"),
+                         &driver, err);
+    if (!rc)
+        rc = check_settings(driver, settings, err);
+    if (rc)
+        goto done;
+    list = (struct sqrl_shard_list){.fs = args.fs, .prefix = prefix};
+    rc = list_shards(&args, driver, &list, err);
+    if (!rc)
+        rc = sqrl_source_new(&args, driver, &list, strlen(prefix), out, err);
+done:
+    if (rc)
+        sqrl_error_at_path(err, rc, url, path);
+    sqrl_shard_list_reset(&list);
+    free(prefix);
+    free(path);
+    sqrl_fs_unref(args.fs);
+    return rc;
+}

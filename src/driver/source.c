@@ -1,0 +1,563 @@
+/* source.c - what sqrl_open gives: shards and their readers.
+ *
+ * An open shard has two halves. The core (file, format state, info) is shared: of indexed
+ * formats a few cores stay open in the source, least recently used first to go, since
+ * many loads of one shard follow each other. The reader is a handle of its own with a
+ * cursor. A core never refers to its source, so that the source may hold it; a reader
+ * holds both.
+ *
+ * The cache is guarded by a lock that a fork may cut off at any point; a child forgets
+ * its entries (their files stay open) and opens shards anew. */
+#include <stdlib.h>
+
+#include "driver/source.h"
+#include "format/format.h"
+#include "sqrl/codec.h"
+
+enum { MAX_OPEN = 32 };
+
+struct core {
+    int refs;
+    const struct sqrl_format_ops *format;
+    struct sqrl_file *file;
+    void *state;
+    struct sqrl_shard_info info;
+    uint64_t shard;
+    bool indexed;
+};
+
+struct sqrl_source {
+    int refs;
+    struct sqrl_context *context;
+    struct sqrl_fs *fs;
+    char *url;
+    const struct sqrl_driver_ops *driver;
+    struct sqrl_settings settings; /* one allocation, owned */
+    struct sqrl_shard *shards;
+    uint64_t count;
+    size_t prefix_size;
+    uint64_t fingerprint;
+    struct sqrl_lock lock;       /* all below */
+    struct core *open[MAX_OPEN]; /* most recently used first */
+    size_t open_count;
+    uint64_t samples; /* valid when samples_known */
+    bool samples_known;
+    struct sqrl_schema schema;
+    enum { SCHEMA_UNSEEN, SCHEMA_NONE, SCHEMA_READ } schema_state;
+};
+
+struct sqrl_shard_reader {
+    int refs;
+    struct sqrl_source *source;
+    struct core *core;
+    uint64_t block, first;    /* of the next block */
+    int failed;               /* code of the error that ended next() */
+    struct sqrl_error *fault; /* that error, or NULL when there was no memory for it */
+};
+
+/* --- places in errors
+ * -------------------------------------------------------------------- */
+/* Takes "path" and the ": " behind it off the front of `where`. */
+static bool strip(struct sqrl_error *err, const char *path) {
+    size_t size = strlen(path);
+    if (!size || strncmp(err->where, path, size) != 0)
+        return false;
+    const char *rest = err->where + size;
+    if (*rest == ':' && rest[1] == ' ')
+        rest += 2;
+    else if (*rest)
+        return false;
+    memmove(err->where, rest, strlen(rest) + 1);
+    return true;
+}
+
+/* True when `where` names a file below the directory `path`. */
+static bool below(const struct sqrl_error *err, const char *path) {
+    size_t size = strlen(path);
+    while (size > 0 && path[size - 1] == '/')
+        size--;
+    return size && strncmp(err->where, path, size) == 0 && err->where[size] == '/';
+}
+
+int sqrl_error_at_path(struct sqrl_error *err, int code, const char *path,
+                       const char *inner) {
+    if (!err)
+        return code;
+    if (inner && strcmp(inner, path) != 0) {
+        if (below(err, inner))
+            return code;
+        strip(err, inner);
+    }
+    if (below(err, path))
+        return code;
+    strip(err, path);
+    return sqrl_error_at(err, code, "%s", path);
+}
+
+/* --- cores
+ * ----------------------------------------------------------------------------------- */
+static void core_unref(struct core *core) {
+    if (!core || __atomic_sub_fetch(&core->refs, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    if (core->state)
+        core->format->close(core->state);
+    free(core->state);
+    sqrl_file_unref(core->file);
+    free(core);
+}
+
+static struct core *core_ref(struct core *core) {
+    __atomic_fetch_add(&core->refs, 1, __ATOMIC_RELAXED);
+    return core;
+}
+
+static int core_open(struct sqrl_source *source, uint64_t shard, struct core **out,
+                     struct sqrl_error *err) {
+    *out = NULL;
+    const struct sqrl_shard *item = &source->shards[shard];
+    struct core *core = sqrl_calloc(1, sizeof *core, "shard", err);
+    if (!core)
+        return SQRL_E_NO_MEMORY;
+    core->refs = 1;
+    core->format = item->format;
+    core->shard = shard;
+    core->info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
+    int rc =
+        sqrl_file_open(source->fs, item->path + source->prefix_size, &core->file, err);
+    if (rc)
+        goto done;
+    core->state = sqrl_calloc(1, SQRL_MAX(item->format->reader_size, 1u), "reader", err);
+    rc = core->state ? SQRL_OK : SQRL_E_NO_MEMORY;
+    if (rc)
+        goto done;
+    struct sqrl_reader_args args = {.context = source->context,
+                                    .fs = source->fs,
+                                    .file = core->file,
+                                    .shard = shard,
+                                    .settings = &source->settings};
+    rc = item->format->open(core->state, &args, &core->info, err);
+    core->indexed = (item->format->flags & SQRL_FORMAT_INDEXED) != 0 &&
+                    core->info.blocks != SQRL_UNKNOWN;
+done:
+    if (rc) {
+        core_unref(core);
+        core = NULL;
+    }
+    *out = core;
+    return rc;
+}
+
+/* A child of a fork forgets the cache: it may have been half-changed. */
+static void source_lock(struct sqrl_source *source) {
+    if (sqrl_lock_take(&source->lock)) {
+        source->open_count = 0;
+        memset(source->open, 0, sizeof source->open);
+    }
+}
+
+/* Moves entry i to the front. */
+static void cache_touch(struct sqrl_source *source, size_t i) {
+    struct core *core = source->open[i];
+    memmove(source->open + 1, source->open, i * sizeof core);
+    source->open[0] = core;
+}
+
+static struct core *cache_get(struct sqrl_source *source, uint64_t shard) {
+    struct core *core = NULL;
+    source_lock(source);
+    for (size_t i = 0; i < source->open_count && !core; i++) {
+        if (source->open[i]->shard == shard) {
+            core = core_ref(source->open[i]);
+            cache_touch(source, i);
+        }
+    }
+    sqrl_lock_drop(&source->lock);
+    return core;
+}
+
+static void cache_put(struct sqrl_source *source, struct core *core) {
+    struct core *old = NULL;
+    bool there = false;
+    source_lock(source);
+    for (size_t i = 0; i < source->open_count; i++)
+        there = there || source->open[i]->shard == core->shard;
+    if (!there) {
+        if (source->open_count == MAX_OPEN)
+            old = source->open[--source->open_count];
+        memmove(source->open + 1, source->open, source->open_count * sizeof core);
+        source->open[0] = core_ref(core);
+        source->open_count++;
+    }
+    sqrl_lock_drop(&source->lock);
+    core_unref(old);
+}
+
+static int core_get(struct sqrl_source *source, uint64_t shard, struct core **out,
+                    struct sqrl_error *err) {
+    *out = cache_get(source, shard);
+    if (*out)
+        return SQRL_OK;
+    int rc = core_open(source, shard, out, err);
+    if (rc) {
+        const char *path = source->shards[shard].path;
+        return sqrl_error_at_path(err, rc, path, path + source->prefix_size);
+    }
+    if ((*out)->indexed)
+        cache_put(source, *out);
+    return SQRL_OK;
+}
+
+/* --- the source
+ * -------------------------------------------------------------------------------- */
+static int copy_settings(const struct sqrl_settings *from, struct sqrl_settings *to,
+                         struct sqrl_error *err) {
+    size_t size = from->count * sizeof(struct sqrl_setting);
+    for (size_t i = 0; i < from->count; i++)
+        size += strlen(from->items[i].name) + strlen(from->items[i].value) + 2;
+    struct sqrl_setting *items = sqrl_calloc(1, SQRL_MAX(size, 1u), "settings", err);
+    if (!items)
+        return SQRL_E_NO_MEMORY;
+    char *text = (char *)(items + from->count);
+    for (size_t i = 0; i < from->count; i++) {
+        items[i].name = strcpy(text, from->items[i].name);
+        text += strlen(text) + 1;
+        items[i].value = strcpy(text, from->items[i].value);
+        text += strlen(text) + 1;
+    }
+    *to = (struct sqrl_settings){items, from->count};
+    return SQRL_OK;
+}
+
+static uint64_t make_fingerprint(const struct sqrl_shard_list *list) {
+    uint64_t hash = sqrl_mix64(list->count);
+    for (uint64_t i = 0; i < list->count; i++) {
+        const char *path = list->items[i].path, *slash = strrchr(path, '/');
+        const char *name = slash ? slash + 1 : path;
+        hash = sqrl_mix64(hash ^ sqrl_xxh3(name, strlen(name)));
+        hash = sqrl_mix64(hash ^ list->items[i].file_bytes);
+    }
+    return hash;
+}
+
+int sqrl_source_new(const struct sqrl_driver_args *args,
+                    const struct sqrl_driver_ops *driver, struct sqrl_shard_list *list,
+                    size_t prefix_size, struct sqrl_source **out,
+                    struct sqrl_error *err) {
+    *out = NULL;
+    struct sqrl_source *source = sqrl_calloc(1, sizeof *source, "source", err);
+    if (!source)
+        return SQRL_E_NO_MEMORY;
+    source->refs = 1;
+    sqrl_lock_init(&source->lock);
+    source->context = sqrl_context_ref(args->context);
+    source->fs = sqrl_fs_ref(args->fs);
+    source->driver = driver;
+    source->prefix_size = prefix_size;
+    source->url = sqrl_strdup(args->url, err);
+    int rc = source->url ? SQRL_OK : SQRL_E_NO_MEMORY;
+    if (!rc)
+        rc = copy_settings(args->settings, &source->settings, err);
+    if (rc) {
+        sqrl_source_unref(source);
+        return rc;
+    }
+    source->fingerprint =
+        list->has_fingerprint ? list->fingerprint : make_fingerprint(list);
+    source->shards = list->items;
+    source->count = list->count;
+    list->items = NULL;
+    list->count = list->capacity = 0;
+    if (list->has_schema) {
+        source->schema = list->schema;
+        source->schema_state = SCHEMA_READ;
+        memset(&list->schema, 0, sizeof list->schema);
+        list->has_schema = false;
+    }
+    *out = source;
+    return SQRL_OK;
+}
+
+struct sqrl_source *sqrl_source_ref(struct sqrl_source *source) {
+    __atomic_fetch_add(&source->refs, 1, __ATOMIC_RELAXED);
+    return source;
+}
+
+void sqrl_source_unref(struct sqrl_source *source) {
+    if (!source || __atomic_sub_fetch(&source->refs, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    for (size_t i = 0; i < source->open_count; i++)
+        core_unref(source->open[i]);
+    for (uint64_t i = 0; i < source->count; i++)
+        free((char *)source->shards[i].path);
+    free(source->shards);
+    free((void *)source->settings.items);
+    free(source->url);
+    sqrl_schema_reset(&source->schema);
+    sqrl_lock_reset(&source->lock);
+    sqrl_fs_unref(source->fs);
+    sqrl_context_unref(source->context);
+    free(source);
+}
+
+struct sqrl_context *sqrl_source_context(const struct sqrl_source *source) {
+    return source->context;
+}
+
+const char *sqrl_source_url(const struct sqrl_source *source) {
+    return source->url;
+}
+
+const char *sqrl_source_driver(const struct sqrl_source *source) {
+    return source->driver->name;
+}
+
+uint64_t sqrl_source_shards(const struct sqrl_source *source) {
+    return source->count;
+}
+
+const struct sqrl_shard *sqrl_source_shard(const struct sqrl_source *source,
+                                           uint64_t shard) {
+    return shard < source->count ? &source->shards[shard] : NULL;
+}
+
+uint64_t sqrl_source_fingerprint(const struct sqrl_source *source) {
+    return source->fingerprint;
+}
+
+/* Adds up; SQRL_UNKNOWN as soon as one shard's count is not known (unreadable: the same).
+ */
+static uint64_t count_samples(struct sqrl_source *source) {
+    uint64_t total = 0;
+    for (uint64_t i = 0; i < source->count; i++) {
+        uint64_t samples = source->shards[i].samples;
+        if (samples == SQRL_UNKNOWN) {
+            struct core *core = NULL;
+            if (core_get(source, i, &core, NULL) == SQRL_OK)
+                samples = core->info.samples;
+            core_unref(core);
+        }
+        if (samples == SQRL_UNKNOWN || __builtin_add_overflow(total, samples, &total))
+            return SQRL_UNKNOWN;
+    }
+    return total;
+}
+
+uint64_t sqrl_source_samples(const struct sqrl_source *fixed) {
+    struct sqrl_source *source = (struct sqrl_source *)fixed; /* only its cache changes */
+    source_lock(source);
+    bool known = source->samples_known;
+    uint64_t samples = source->samples;
+    sqrl_lock_drop(&source->lock);
+    if (known)
+        return samples;
+    samples = count_samples(source);
+    source_lock(source);
+    source->samples = samples;
+    source->samples_known = true;
+    sqrl_lock_drop(&source->lock);
+    return samples;
+}
+
+/* The union of all shards' schemas; *whole is false when one has none. */
+static int read_schema(struct sqrl_source *source, struct sqrl_schema *out, bool *whole,
+                       struct sqrl_error *err) {
+    *whole = true;
+    for (uint64_t i = 0; i < source->count && *whole; i++) {
+        struct core *core = NULL;
+        int rc = core_get(source, i, &core, err);
+        if (!rc && core->info.schema)
+            rc = sqrl_schema_merge(out, core->info.schema, err);
+        else if (!rc)
+            *whole = false;
+        core_unref(core);
+        if (rc)
+            return rc;
+    }
+    return SQRL_OK;
+}
+
+int sqrl_source_schema(struct sqrl_source *source, const struct sqrl_schema **out,
+                       struct sqrl_error *err) {
+    *out = NULL;
+    source_lock(source);
+    int state = (int)source->schema_state;
+    sqrl_lock_drop(&source->lock);
+    if (state == SCHEMA_UNSEEN) {
+        struct sqrl_schema schema = {NULL, 0, 0, 0};
+        bool whole = false;
+        int rc = read_schema(source, &schema, &whole, err);
+        if (rc) {
+            sqrl_schema_reset(&schema);
+            return rc;
+        }
+        source_lock(source);
+        if (source->schema_state == SCHEMA_UNSEEN) {
+            if (whole) {
+                source->schema = schema;
+                memset(&schema, 0, sizeof schema);
+            }
+            source->schema_state = whole ? SCHEMA_READ : SCHEMA_NONE;
+        }
+        state = (int)source->schema_state;
+        sqrl_lock_drop(&source->lock);
+        sqrl_schema_reset(&schema);
+    }
+    if (state == SCHEMA_READ)
+        *out = &source->schema;
+    return SQRL_OK;
+}
+
+/* --- readers
+ * --------------------------------------------------------------------------------------
+ */
+int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,
+                    struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    *out = NULL;
+    if (shard >= source->count)
+        return sqrl_error_set(err, SQRL_E_INVALID, "there is no shard %llu: %s has %llu",
+                              (unsigned long long)shard, source->url,
+                              (unsigned long long)source->count);
+    struct sqrl_shard_reader *reader = sqrl_calloc(1, sizeof *reader, "reader", err);
+    if (!reader)
+        return SQRL_E_NO_MEMORY;
+    int rc = core_get(source, shard, &reader->core, err);
+    if (rc) {
+        free(reader);
+        return rc;
+    }
+    reader->refs = 1;
+    reader->source = sqrl_source_ref(source);
+    *out = reader;
+    return SQRL_OK;
+}
+
+struct sqrl_shard_reader *sqrl_shard_reader_ref(struct sqrl_shard_reader *reader) {
+    __atomic_fetch_add(&reader->refs, 1, __ATOMIC_RELAXED);
+    return reader;
+}
+
+void sqrl_shard_reader_unref(struct sqrl_shard_reader *reader) {
+    if (!reader || __atomic_sub_fetch(&reader->refs, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    core_unref(reader->core);
+    sqrl_source_unref(reader->source);
+    free(reader->fault);
+    free(reader);
+}
+
+const struct sqrl_shard_info *
+sqrl_shard_reader_info(const struct sqrl_shard_reader *reader) {
+    return &reader->core->info;
+}
+
+bool sqrl_shard_reader_indexed(const struct sqrl_shard_reader *reader) {
+    return reader->core->indexed;
+}
+
+void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader, uint64_t block,
+                                  struct sqrl_block_info *out) {
+    memset(out, 0, sizeof *out);
+    if (reader->core->indexed && block < reader->core->info.blocks)
+        reader->core->format->block_info(reader->core->state, block, out);
+}
+
+/* "path: block 4: ..." */
+static int at_block(const struct sqrl_shard_reader *reader, uint64_t block, int code,
+                    struct sqrl_error *err) {
+    if (!err)
+        return code;
+    const char *path = reader->source->shards[reader->core->shard].path;
+    const char *inner = path + reader->source->prefix_size;
+    strip(err, path);
+    strip(err, inner);
+    if (code != SQRL_E_CANCELLED)
+        sqrl_error_at(err, code, "block %llu", (unsigned long long)block);
+    return sqrl_error_at(err, code, "%s", path);
+}
+
+int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
+                           const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                           struct sqrl_error *err) {
+    *out = NULL;
+    struct core *core = reader->core;
+    if (!core->indexed)
+        return at_block(
+            reader, block,
+            sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                           "a file of format %s that is compressed as a whole "
+                           "is read from its beginning only",
+                           core->format->name),
+            err);
+    if (block >= core->info.blocks)
+        return at_block(reader, block,
+                        sqrl_error_set(err, SQRL_E_INVALID, "the shard has %llu blocks",
+                                       (unsigned long long)core->info.blocks),
+                        err);
+    int rc = core->format->load(core->state, block, cancel, out, err);
+    if (*out) {
+        struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
+        core->format->block_info(core->state, block, &info);
+        (*out)->shard = core->shard;
+        (*out)->number = block;
+        (*out)->first = info.first;
+    }
+    return rc ? at_block(reader, block, rc, err) : SQRL_OK;
+}
+
+static int next_block(struct sqrl_shard_reader *reader, const struct sqrl_cancel *cancel,
+                      struct sqrl_block **out, struct sqrl_error *err) {
+    struct core *core = reader->core;
+    if (core->indexed) {
+        if (reader->block == core->info.blocks)
+            return SQRL_OK;
+        return sqrl_shard_reader_load(reader, reader->block, cancel, out, err);
+    }
+    int rc = core->format->next(core->state, cancel, out, err);
+    if (*out) {
+        (*out)->shard = core->shard;
+        (*out)->number = reader->block;
+    }
+    return rc ? at_block(reader, reader->block, rc, err) : SQRL_OK;
+}
+
+/* Remembers the error for the calls to come. */
+static void keep_fault(struct sqrl_shard_reader *reader, int code,
+                       const struct sqrl_error *fault) {
+    reader->failed = code;
+    reader->fault = sqrl_malloc(sizeof *fault, "error", NULL);
+    if (reader->fault)
+        *reader->fault = *fault;
+}
+
+static int repeat_fault(const struct sqrl_shard_reader *reader, struct sqrl_error *err) {
+    if (reader->fault && err)
+        *err = *reader->fault;
+    else
+        sqrl_error_set(err, reader->failed, "reading this shard failed before");
+    return reader->failed;
+}
+
+int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,
+                           const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                           struct sqrl_error *err) {
+    *out = NULL;
+    if (reader->failed)
+        return repeat_fault(reader, err);
+    struct sqrl_error fault;
+    sqrl_error_clear(&fault);
+    int rc = next_block(reader, cancel, out, &fault);
+    struct sqrl_block *block = *out;
+    if (block) {
+        block->first = reader->first; /* blocks come in order: counting is enough */
+        reader->first += block->count;
+        reader->block++;
+    }
+    if (!rc)
+        return SQRL_OK;
+    keep_fault(reader, rc, &fault);
+    if (block && block->count)
+        return SQRL_OK; /* the samples before the fault; the error is the next call's */
+    sqrl_block_unref(block);
+    *out = NULL;
+    return repeat_fault(reader, err);
+}

@@ -1,0 +1,282 @@
+/* payload.c - the decompressed bytes of a file, in order, in pieces.
+ *
+ * A piece is a fresh buffer: blocks point into it and may outlive the reader. What a
+ * piece leaves over (a sample that is cut by its end) is copied to the front of the next
+ * one, so a sample's bytes are always in one run. */
+#include <stdlib.h>
+
+#include "format/payload.h"
+
+enum { IN_BYTES = 256 << 10, MAGIC_BYTES = 6, STATE_ALIGN = 64 };
+
+/* --- reading
+ * ---------------------------------------------------------------------------------- */
+/* Reads the next stretch of the file into the empty input buffer. */
+static int refill(struct sqrl_payload *payload, const struct sqrl_cancel *cancel,
+                  struct sqrl_error *err) {
+    struct sqrl_range range = {
+        .offset = payload->file_at, .size = IN_BYTES, .data = payload->in->data};
+    int rc = sqrl_file_read(payload->file, &range, 1, cancel, err);
+    if (rc)
+        return rc;
+    payload->file_at += range.got;
+    payload->io.in = payload->in->data;
+    payload->io.in_size = range.got;
+    payload->io.in_end =
+        range.got < IN_BYTES || payload->file_at >= sqrl_file_size(payload->file);
+    return SQRL_OK;
+}
+
+int sqrl_payload_open(struct sqrl_payload *payload, struct sqrl_context *context,
+                      struct sqrl_file *file, struct sqrl_error *err) {
+    payload->context = context;
+    payload->file = file;
+    int rc = sqrl_buffer_new(context, IN_BYTES, &payload->in, err);
+    if (!rc)
+        rc = refill(payload, NULL, err);
+    if (rc)
+        return rc;
+    const struct sqrl_codec_ops *codec = sqrl_codec_by_magic(
+        payload->io.in, SQRL_MIN(payload->io.in_size, MAGIC_BYTES + 0u));
+    if (!codec || !codec->decoder_size)
+        return SQRL_OK;
+    size_t size = (codec->decoder_size + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
+    payload->decoder = aligned_alloc(STATE_ALIGN, size);
+    if (!payload->decoder)
+        return sqrl_error_set(err, SQRL_E_NO_MEMORY,
+                              "no memory for a %s decoder (%zu bytes)", codec->name,
+                              size);
+    memset(payload->decoder, 0, size);
+    payload->codec = codec;
+    return codec->decoder_open(payload->decoder, err);
+}
+
+void sqrl_payload_close(struct sqrl_payload *payload) {
+    if (payload->codec)
+        payload->codec->decoder_close(payload->decoder);
+    free(payload->decoder);
+    sqrl_buffer_unref(payload->in);
+    sqrl_buffer_unref(payload->held);
+    memset(payload, 0, sizeof *payload);
+}
+
+static int read_plain(struct sqrl_payload *payload, uint8_t *out, size_t size,
+                      size_t *got, const struct sqrl_cancel *cancel,
+                      struct sqrl_error *err) {
+    struct sqrl_codec_io *io = &payload->io;
+    size_t ready = SQRL_MIN(io->in_size, size);
+    if (ready) {
+        memcpy(out, io->in, ready);
+        io->in += ready;
+        io->in_size -= ready;
+        *got = ready;
+    }
+    if (*got < size && !io->in_end) {
+        struct sqrl_range range = {
+            .offset = payload->file_at, .size = size - *got, .data = out + *got};
+        int rc = sqrl_file_read(payload->file, &range, 1, cancel, err);
+        if (rc)
+            return rc;
+        payload->file_at += range.got;
+        *got += range.got;
+        io->in_end =
+            range.got < range.size || payload->file_at >= sqrl_file_size(payload->file);
+    }
+    payload->end = io->in_end && io->in_size == 0;
+    return SQRL_OK;
+}
+
+static int read_coded(struct sqrl_payload *payload, uint8_t *out, size_t size,
+                      size_t *got, const struct sqrl_cancel *cancel,
+                      struct sqrl_error *err) {
+    struct sqrl_codec_io *io = &payload->io;
+    io->out = out;
+    io->out_size = size;
+    int rc = SQRL_OK;
+    while (!rc && io->out_size > 0 && !io->out_end) {
+        if (sqrl_cancel_requested(cancel))
+            rc = sqrl_error_set(err, SQRL_E_CANCELLED, "reading was cancelled");
+        else if (io->in_size == 0 && !io->in_end)
+            rc = refill(payload, cancel, err);
+        if (rc)
+            break;
+        size_t in_before = io->in_size, out_before = io->out_size;
+        rc = payload->codec->decode(payload->decoder, io, err);
+        if (rc)
+            sqrl_error_at(err, rc, "decompressed byte %llu",
+                          (unsigned long long)(payload->total + size - io->out_size));
+        else if (in_before == io->in_size && out_before == io->out_size && !io->out_end &&
+                 io->in_size > 0)
+            rc = sqrl_error_set(err, SQRL_E_CORRUPT, "the %s decoder makes no progress",
+                                payload->codec->name);
+    }
+    *got = size - io->out_size;
+    payload->end = io->out_end;
+    return rc;
+}
+
+int sqrl_payload_read(struct sqrl_payload *payload, uint8_t *out, size_t size,
+                      size_t *got, const struct sqrl_cancel *cancel,
+                      struct sqrl_error *err) {
+    *got = 0;
+    if (payload->end || size == 0)
+        return SQRL_OK;
+    int rc = payload->codec ? read_coded(payload, out, size, got, cancel, err)
+                            : read_plain(payload, out, size, got, cancel, err);
+    payload->total += *got;
+    return rc;
+}
+
+/* --- pieces
+ * ----------------------------------------------------------------------------------------
+ */
+static int piece_from(struct sqrl_payload *payload, const uint8_t *old, size_t old_size,
+                      size_t size, struct sqrl_buffer **out,
+                      const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    *out = NULL;
+    struct sqrl_buffer *piece = NULL;
+    int rc = sqrl_buffer_new(payload->context, size, &piece, err);
+    if (rc)
+        return rc;
+    if (old_size)
+        memcpy(piece->data, old, old_size);
+    size_t got = 0;
+    rc = sqrl_payload_read(payload, piece->data + old_size, size - old_size, &got, cancel,
+                           err);
+    piece->size = old_size + got;
+    if (piece->size == 0) {
+        sqrl_buffer_unref(piece);
+        piece = NULL;
+    }
+    *out = piece;
+    return rc;
+}
+
+int sqrl_payload_piece(struct sqrl_payload *payload, size_t size,
+                       struct sqrl_buffer **out, const struct sqrl_cancel *cancel,
+                       struct sqrl_error *err) {
+    const uint8_t *old = NULL;
+    size_t old_size = 0;
+    if (payload->held) {
+        old = payload->held->data + payload->held_from;
+        old_size = payload->held->size - payload->held_from;
+    }
+    /* Room for something new besides what is left over. */
+    while (size < 2 * old_size)
+        size *= 2;
+    int rc = piece_from(payload, old, old_size, size, out, cancel, err);
+    if (*out || !rc) {
+        sqrl_buffer_unref(payload->held);
+        payload->held = NULL;
+    }
+    return rc;
+}
+
+int sqrl_payload_grow(struct sqrl_payload *payload, struct sqrl_buffer **piece,
+                      size_t max, const struct sqrl_cancel *cancel,
+                      struct sqrl_error *err) {
+    struct sqrl_buffer *old = *piece;
+    if (old->size >= max)
+        return sqrl_error_set(err, SQRL_E_LIMIT,
+                              "one sample takes more than %zu bytes, which is the limit",
+                              max);
+    struct sqrl_buffer *grown = NULL;
+    int rc = piece_from(payload, old->data, old->size, SQRL_MIN(2 * old->capacity, max),
+                        &grown, cancel, err);
+    if (grown) {
+        sqrl_buffer_unref(old);
+        *piece = grown;
+    }
+    return rc;
+}
+
+void sqrl_payload_keep(struct sqrl_payload *payload, struct sqrl_buffer *piece,
+                       size_t from) {
+    sqrl_buffer_unref(payload->held);
+    payload->held = from < piece->size ? sqrl_buffer_ref(piece) : NULL;
+    payload->held_from = from;
+}
+
+uint64_t sqrl_payload_at(const struct sqrl_payload *payload) {
+    size_t held = payload->held ? payload->held->size - payload->held_from : 0;
+    return payload->total - held;
+}
+
+/* --- writing
+ * -----------------------------------------------------------------------------------------
+ */
+int sqrl_pressing_read(struct sqrl_pressing *pressing,
+                       const struct sqrl_settings *settings,
+                       const struct sqrl_option *list, struct sqrl_error *err) {
+    const char *name = sqrl_settings_text(settings, list, "codec");
+    *pressing = (struct sqrl_pressing){NULL, 0};
+    if (strcmp(name, "none") == 0)
+        return SQRL_OK;
+    pressing->codec = sqrl_codec_by_name(name);
+    if (!pressing->codec)
+        return sqrl_error_set(err, SQRL_E_UNSUPPORTED, "codec %s is not built in", name);
+    pressing->level = pressing->codec->level_default;
+    if (!sqrl_settings_text(settings, list, "level"))
+        return SQRL_OK;
+    int64_t level = 0;
+    int rc = sqrl_settings_int(settings, list, "level", &level, err);
+    if (!rc && (level < pressing->codec->level_min || level > pressing->codec->level_max))
+        rc = sqrl_error_set(err, SQRL_E_INVALID, "%s has levels %d to %d, not %lld", name,
+                            pressing->codec->level_min, pressing->codec->level_max,
+                            (long long)level);
+    pressing->level = (int)level;
+    return rc;
+}
+
+int sqrl_press(const struct sqrl_pressing *pressing, struct sqrl_context *context,
+               const uint8_t *raw, size_t size, struct sqrl_buffer **out,
+               struct sqrl_error *err) {
+    size_t room = pressing->codec ? pressing->codec->bound(size) : size;
+    int rc = sqrl_buffer_new(context, room, out, err);
+    if (rc)
+        return rc;
+    if (!pressing->codec) {
+        memcpy((*out)->data, raw, size);
+        (*out)->size = size;
+        return SQRL_OK;
+    }
+    rc = pressing->codec->compress(pressing->level, raw, size, (*out)->data,
+                                   (*out)->capacity, &(*out)->size, err);
+    if (rc) {
+        sqrl_buffer_unref(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+int sqrl_plain_append(void *writer, const struct sqrl_coded_block *block,
+                      struct sqrl_error *err) {
+    struct sqrl_plain_writer *w = writer;
+    int rc = sqrl_file_write(w->file, block->stored->data, block->stored->size, err);
+    if (rc)
+        return rc;
+    w->samples += block->count;
+    w->raw_bytes += block->raw_bytes;
+    w->blocks++;
+    return SQRL_OK;
+}
+
+int sqrl_plain_finish(void *writer, struct sqrl_shard_info *info,
+                      struct sqrl_error *err) {
+    struct sqrl_plain_writer *w = writer;
+    *info = (struct sqrl_shard_info){w->samples, w->blocks, w->raw_bytes, NULL};
+    if (w->blocks)
+        return SQRL_OK;
+    /* A file of no samples is one empty member, so that it is no file of zero bytes. */
+    struct sqrl_buffer *empty = NULL;
+    static const uint8_t nothing[1];
+    int rc = sqrl_press(&w->pressing, w->context, nothing, 0, &empty, err);
+    if (!rc)
+        rc = sqrl_file_write(w->file, empty->data, empty->size, err);
+    sqrl_buffer_unref(empty);
+    return rc;
+}
+
+void sqrl_plain_dispose(void *writer) {
+    (void)writer; /* it owns nothing */
+}

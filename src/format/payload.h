@@ -1,0 +1,90 @@
+/* payload.h - the decompressed bytes of a file, from its beginning to its end, and the
+ * pieces of them that become blocks. For formats that are read in order. */
+#ifndef SQRL_FORMAT_PAYLOAD_H
+#define SQRL_FORMAT_PAYLOAD_H
+
+#include "base/base.h"
+#include "sqrl/codec.h"
+#include "sqrl/format.h"
+
+/* No block's bytes grow beyond this: a sample is at most 2 GiB. */
+#define SQRL_PAYLOAD_MAX ((size_t)1 << 31)
+
+struct sqrl_payload {
+    struct sqrl_context *context;
+    struct sqrl_file *file;
+    const struct sqrl_codec_ops *codec; /* NULL: the file is not compressed */
+    void *decoder;
+    struct sqrl_buffer *in; /* what was read of the file and not yet used */
+    struct sqrl_codec_io io;
+    uint64_t file_at; /* of the next read */
+    uint64_t total;   /* bytes given out so far */
+    bool end;         /* all bytes were given out */
+    /* What the last piece left over, see sqrl_payload_keep. */
+    struct sqrl_buffer *held;
+    size_t held_from;
+};
+
+/* Finds out by its first bytes whether the file is compressed. Zero-initialise the
+ * payload; sqrl_payload_close also after a failure. The file must outlive it. */
+SQRL_CHECK int sqrl_payload_open(struct sqrl_payload *payload,
+                                 struct sqrl_context *context, struct sqrl_file *file,
+                                 struct sqrl_error *err);
+void sqrl_payload_close(struct sqrl_payload *payload);
+
+/* Fills out[0, size). *got is less only at the end of the payload, or on failure: then it
+ * counts the good bytes before the fault. Errors name the offsets in the compressed file
+ * and in the payload. */
+SQRL_CHECK int sqrl_payload_read(struct sqrl_payload *payload, uint8_t *out, size_t size,
+                                 size_t *got, const struct sqrl_cancel *cancel,
+                                 struct sqrl_error *err);
+
+/* A new buffer with what the last piece left over and fresh bytes behind it, `size` in
+ * all or fewer at the end; *out is NULL when there is nothing left. On failure *out may
+ * be set all the same: the good bytes before the fault. */
+SQRL_CHECK int sqrl_payload_piece(struct sqrl_payload *payload, size_t size,
+                                  struct sqrl_buffer **out,
+                                  const struct sqrl_cancel *cancel,
+                                  struct sqrl_error *err);
+/* Replaces *piece, which holds no whole sample, by one of at least twice its size.
+ * SQRL_E_LIMIT beyond `max` bytes. On failure as sqrl_payload_piece. */
+SQRL_CHECK int sqrl_payload_grow(struct sqrl_payload *payload, struct sqrl_buffer **piece,
+                                 size_t max, const struct sqrl_cancel *cancel,
+                                 struct sqrl_error *err);
+/* piece[from, size) begins the next piece. Keeps a reference while there is something. */
+void sqrl_payload_keep(struct sqrl_payload *payload, struct sqrl_buffer *piece,
+                       size_t from);
+/* Where the next piece will begin in the payload. */
+uint64_t sqrl_payload_at(const struct sqrl_payload *payload);
+
+/* --- writing: samples in one member or frame a block
+ * ----------------------------------------- */
+struct sqrl_pressing {
+    const struct sqrl_codec_ops *codec; /* NULL: stored as they are */
+    int level;
+};
+/* The options "codec" and "level", for the write options of a format; SQRL_PRESS_CHOICES
+ * are the names. */
+#define SQRL_PRESS_CHOICES "gzip|zstd|lz4|none"
+SQRL_CHECK int sqrl_pressing_read(struct sqrl_pressing *pressing,
+                                  const struct sqrl_settings *settings,
+                                  const struct sqrl_option *list, struct sqrl_error *err);
+/* One member or frame with raw[0, size). */
+SQRL_CHECK int sqrl_press(const struct sqrl_pressing *pressing,
+                          struct sqrl_context *context, const uint8_t *raw, size_t size,
+                          struct sqrl_buffer **out, struct sqrl_error *err);
+
+/* The counts that every writer of such a format keeps. */
+struct sqrl_plain_writer {
+    struct sqrl_context *context;
+    struct sqrl_file_writer *file;
+    struct sqrl_pressing pressing;
+    uint64_t samples, blocks, raw_bytes;
+};
+SQRL_CHECK int sqrl_plain_append(void *writer, const struct sqrl_coded_block *block,
+                                 struct sqrl_error *err);
+SQRL_CHECK int sqrl_plain_finish(void *writer, struct sqrl_shard_info *info,
+                                 struct sqrl_error *err);
+void sqrl_plain_dispose(void *writer);
+
+#endif

@@ -1,0 +1,203 @@
+/* store.c - "messagepack": samples as MessagePack, one after another, usually gzipped:
+ * the shards that squirrel-core's MessagepackSerializer writes (<key>.gz). docs/formats/
+ * squirrel-store.md.
+ *
+ * Read in order: pieces of about 1 MiB are decompressed, whole samples parsed, and the
+ * sample that a piece cuts goes to the front of the next. Damage ends the shard with an
+ * error behind the last whole sample. */
+#include <stdlib.h>
+
+#include "format/format.h"
+#include "format/payload.h"
+
+static const struct sqrl_option write_options[] = {
+    {"codec", SQRL_OPTION_CHOICE, SQRL_OPTION_PLAIN, "gzip", SQRL_PRESS_CHOICES,
+     "compression; squirrel-core reads gzip only"},
+    {"level", SQRL_OPTION_INT, SQRL_OPTION_PLAIN, NULL, NULL,
+     "compression level; default: the codec's"},
+    {0}};
+
+/* --- sniffing
+ * ------------------------------------------------------------------------------ */
+static bool is_text(const uint8_t *bytes, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if ((bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\r' &&
+             bytes[i] != '\t') ||
+            bytes[i] == 0x7f)
+            return false;
+    return sqrl_utf8_valid(bytes, size - SQRL_MIN(size, 3u), NULL);
+}
+
+static bool begins_container(uint8_t byte) {
+    return (byte >= 0x80 && byte <= 0x9f) || (byte >= 0xdc && byte <= 0xdf);
+}
+
+/* Decodes what is there of the first sample: 1 whole, 0 cut short, -1 no MessagePack. */
+static int try_sample(const uint8_t *bytes, size_t size) {
+    struct sqrl_tape tape = {NULL, 0, 0};
+    size_t offset = 0;
+    int rc = sqrl_msgpack_decode(&tape, bytes, size, &offset, NULL, NULL);
+    sqrl_tape_reset(&tape);
+    return rc == SQRL_OK ? 1 : rc == SQRL_E_TRUNCATED ? 0 : -1;
+}
+
+static int store_sniff(const struct sqrl_probe *probe) {
+    const uint8_t *bytes = probe->inner ? probe->inner : probe->head;
+    size_t size = probe->inner ? probe->inner_size : probe->head_size;
+    if (size == 0)
+        return probe->inner ? 1 : 0; /* an empty shard: the suffix decides */
+    int sample = try_sample(bytes, size);
+    if (sample < 0)
+        return 0;
+    if (begins_container(bytes[0]))
+        return sample > 0 ? 70 : 50;
+    if (is_text(bytes, size))
+        return 0;
+    return probe->inner ? 20 : 2; /* any bytes below 0x80 are MessagePack integers */
+}
+
+/* --- reading
+ * --------------------------------------------------------------------------------- */
+struct store_reader {
+    struct sqrl_payload payload;
+    struct sqrl_limits limits;
+    uint64_t samples; /* given out so far */
+};
+
+static int store_open(void *reader, const struct sqrl_reader_args *args,
+                      struct sqrl_shard_info *info, struct sqrl_error *err) {
+    struct store_reader *r = reader;
+    if (args->limits)
+        r->limits = *args->limits;
+    *info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
+    return sqrl_payload_open(&r->payload, args->context, args->file, err);
+}
+
+static void store_close(void *reader) {
+    sqrl_payload_close(&((struct store_reader *)reader)->payload);
+}
+
+/* Text is valid MessagePack: a row of small integers. It must not pass as samples. */
+static int refuse_text(const struct store_reader *r, const struct sqrl_block *block,
+                       struct sqrl_error *err) {
+    const uint8_t *bytes = block->bytes->data;
+    size_t size = SQRL_MIN(block->bytes->size, 512u);
+    if (r->samples > 0 || size < 2 || begins_container(bytes[0]) || !is_text(bytes, size))
+        return SQRL_OK;
+    return sqrl_error_set(
+        err, SQRL_E_FORMAT,
+        "this is text, not MessagePack: it begins with \"%.*s\"; if it is "
+        "JSON lines, open it with driver=jsonl",
+        (int)SQRL_MIN(size, 24u), (const char *)bytes);
+}
+
+/* Parses the piece and reads on until it holds a whole sample, or until the end. */
+static int parse_piece(struct store_reader *r, struct sqrl_block *block, int *read_rc,
+                       const struct sqrl_cancel *cancel, struct sqrl_error *read_err,
+                       struct sqrl_error *err) {
+    for (;;) {
+        size_t tail = 0;
+        int rc = refuse_text(r, block, err);
+        if (!rc)
+            rc = sqrl_block_parse_msgpack(block, 0, &tail, &r->limits, err);
+        if (rc)
+            return rc;
+        if (*read_rc || r->payload.end || block->count > 0) {
+            sqrl_payload_keep(&r->payload, block->bytes, tail);
+            return SQRL_OK;
+        }
+        *read_rc = sqrl_payload_grow(&r->payload, &block->bytes, SQRL_PAYLOAD_MAX, cancel,
+                                     read_err);
+    }
+}
+
+static int cut_short(const struct store_reader *r, struct sqrl_error *err) {
+    size_t left = r->payload.held->size - r->payload.held_from;
+    sqrl_error_set(
+        err, SQRL_E_TRUNCATED,
+        "the file ends within a sample, after %zu bytes of it; it was cut short: "
+        "get it again",
+        left);
+    sqrl_error_at(err, SQRL_E_TRUNCATED, "byte %llu",
+                  (unsigned long long)sqrl_payload_at(&r->payload));
+    return sqrl_error_at(err, SQRL_E_TRUNCATED, "sample %llu",
+                         (unsigned long long)r->samples);
+}
+
+static int store_next(void *reader, const struct sqrl_cancel *cancel,
+                      struct sqrl_block **out, struct sqrl_error *err) {
+    struct store_reader *r = reader;
+    struct sqrl_block *block = NULL;
+    struct sqrl_error read_err;
+    *out = NULL;
+    sqrl_error_clear(&read_err);
+    if (r->payload.end && !r->payload.held)
+        return SQRL_OK;
+    int rc = sqrl_block_new(r->payload.context, &block, err);
+    if (rc)
+        return rc;
+    block->origin = sqrl_payload_at(&r->payload);
+    block->first = r->samples;
+    /* A fault of reading comes behind the samples that were read before it. */
+    int read_rc = sqrl_payload_piece(&r->payload, SQRL_BLOCK_BYTES, &block->bytes, cancel,
+                                     &read_err);
+    if (block->bytes)
+        rc = parse_piece(r, block, &read_rc, cancel, &read_err, err);
+    r->samples += block->count;
+    if (rc && r->payload.codec)
+        sqrl_error_at(err, rc, "decompressed");
+    if (!rc && read_rc) {
+        rc = read_rc;
+        if (err)
+            *err = read_err;
+    } else if (!rc && r->payload.end && r->payload.held) {
+        rc = cut_short(r, err);
+        if (r->payload.codec)
+            sqrl_error_at(err, rc, "decompressed");
+    }
+    if (block->count > 0) {
+        *out = block;
+    } else {
+        sqrl_block_unref(block);
+    }
+    return rc;
+}
+
+/* --- writing
+ * ----------------------------------------------------------------------------------- */
+static int store_create(void *writer, const struct sqrl_writer_args *args,
+                        struct sqrl_error *err) {
+    struct sqrl_plain_writer *w = writer;
+    w->context = args->context;
+    w->file = args->file;
+    return sqrl_pressing_read(&w->pressing, args->settings, write_options, err);
+}
+
+static int store_encode(const void *writer, const struct sqrl_raw_block *raw,
+                        struct sqrl_coded_block *out, struct sqrl_error *err) {
+    const struct sqrl_plain_writer *w = writer;
+    out->count = raw->count;
+    out->raw_bytes = raw->size;
+    return sqrl_press(&w->pressing, w->context, raw->bytes, raw->size, &out->stored, err);
+}
+
+const struct sqrl_format_ops sqrl_format_store = {
+    .size = sizeof sqrl_format_store,
+    .api = SQRL_FORMAT_API,
+    .name = "messagepack",
+    .doc = "MessagePack samples one after another, as squirrel-core stores them",
+    .suffixes = ".gz|.msgpack|.msgpack.gz|.msgpack.zst|.msgpack.lz4|.mpk|.mp",
+    .flags = SQRL_FORMAT_WRITES,
+    .write_options = write_options,
+    .sniff = store_sniff,
+    .reader_size = sizeof(struct store_reader),
+    .open = store_open,
+    .next = store_next,
+    .close = store_close,
+    .writer_size = sizeof(struct sqrl_plain_writer),
+    .create = store_create,
+    .encode = store_encode,
+    .append = sqrl_plain_append,
+    .finish = sqrl_plain_finish,
+    .dispose = sqrl_plain_dispose,
+};
