@@ -55,7 +55,8 @@ struct sqrl_stat {
 };
 
 /* Called for each entry, in byte order of names where the store can; `name` is relative
- * to the listed directory. Return non-zero to stop. */
+ * to the listed directory. Return non-zero to stop: the listing then returns that number
+ * and leaves `err` to you. */
 typedef int (*sqrl_list_fn)(void *arg, const char *name, const struct sqrl_stat *stat);
 
 struct sqrl_fs_ops {
@@ -73,7 +74,8 @@ struct sqrl_fs_ops {
     void (*close)(void *fs);
     int (*stat)(void *fs, const char *path, struct sqrl_stat *out,
                 struct sqrl_error *err);
-    /* Reads below `path` when recursive, else one level. */
+    /* One level: files and directories. Recursive: the files only, names with slashes.
+     * Hidden entries (a leading dot) and temporaries are left out. */
     int (*list)(void *fs, const char *path, bool recursive, sqrl_list_fn visit, void *arg,
                 const struct sqrl_cancel *cancel, struct sqrl_error *err);
     int (*file_open)(void *fs, const char *path, void *file, struct sqrl_stat *stat,
@@ -81,7 +83,8 @@ struct sqrl_fs_ops {
     int (*file_read)(void *fs, void *file, struct sqrl_range *ranges, size_t count,
                      const struct sqrl_cancel *cancel, struct sqrl_error *err);
     void (*file_close)(void *fs, void *file);
-    /* replace=false: SQRL_E_EXISTS at commit when the name is taken by then. */
+    /* replace=false: SQRL_E_EXISTS here when the name is taken already, or at commit when
+     * it is by then. A failed commit leaves nothing behind, like abort. */
     int (*writer_open)(void *fs, const char *path, bool replace, void *writer,
                        struct sqrl_error *err);
     int (*writer_write)(void *fs, void *writer, const uint8_t *data, size_t size,
@@ -91,32 +94,46 @@ struct sqrl_fs_ops {
     int (*remove)(void *fs, const char *path, struct sqrl_error *err);
     int (*make_directory)(void *fs, const char *path,
                           struct sqrl_error *err); /* with parents */
+    /* See sqrl_fs_sweep; NULL where no writer leaves temporaries. */
+    int (*sweep)(void *fs, const char *directory, uint64_t *removed,
+                 struct sqrl_error *err);
 };
 
 enum sqrl_fs_flag {
     SQRL_FS_LOCAL = 1, /* reads are quick enough for CPU threads */
     SQRL_FS_WRITABLE = 2,
-    SQRL_FS_LISTABLE = 4
+    SQRL_FS_LISTABLE = 4,
+    SQRL_FS_SHIM = 8 /* wraps another, whose errors already name the path */
 };
 
-/* The file system for a URL ("file:///data", "data/x", "mem://x"), from the context's
- * registry, and the path within it (points into `url` or is allocated: free with free()).
- */
+/* The file system for a URL ("file:///data/a%20b", "data/x", "mem://x"), from the
+ * context's registry, and the path within it (free() it). A plain path is taken as it is:
+ * no escapes, no ~. Settings may be NULL. */
 SQRL_CHECK int sqrl_fs_for_url(struct sqrl_context *context, const char *url,
                                const struct sqrl_settings *settings, struct sqrl_fs **out,
                                char **path, struct sqrl_error *err);
+/* Adds a file system to the context's registry; `ops` must outlive the context. A scheme
+ * that is taken is SQRL_E_EXISTS. */
+SQRL_CHECK int sqrl_fs_register(struct sqrl_context *context,
+                                const struct sqrl_fs_ops *ops, struct sqrl_error *err);
+/* The i-th registered file system, NULL behind the last. */
+SQRL_API const struct sqrl_fs_ops *sqrl_fs_registered(struct sqrl_context *context,
+                                                      size_t i);
 /* A file system from an ops table of the caller's (tests, shims, plugins). */
 SQRL_CHECK int sqrl_fs_new(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
                            const struct sqrl_settings *settings, struct sqrl_fs **out,
                            struct sqrl_error *err);
 /* Wraps `inner`: failed calls whose error is retryable are tried again, up to `attempts`
- * times in all, waiting delay_ms, 2 x, 4 x ... with jitter between. Takes its own
- * reference. */
+ * times in all, waiting delay_ms, 2 x, 4 x ... with jitter between. Writes and commits
+ * are not: a file system whose requests can fail on the way repeats them itself. Takes
+ * its own reference. */
 SQRL_CHECK int sqrl_fs_retry(struct sqrl_fs *inner, unsigned attempts, unsigned delay_ms,
                              struct sqrl_fs **out, struct sqrl_error *err);
 SQRL_API struct sqrl_fs *sqrl_fs_ref(struct sqrl_fs *fs);
 SQRL_API void sqrl_fs_unref(struct sqrl_fs *fs);
 SQRL_API const struct sqrl_fs_ops *sqrl_fs_ops_of(const struct sqrl_fs *fs);
+/* enum sqrl_fs_flag; a shim has those of the file system it wraps, and SQRL_FS_SHIM. */
+SQRL_API uint32_t sqrl_fs_flags(const struct sqrl_fs *fs);
 SQRL_API void *sqrl_fs_state(struct sqrl_fs *fs);
 
 SQRL_CHECK int sqrl_fs_stat(struct sqrl_fs *fs, const char *path, struct sqrl_stat *out,
@@ -156,7 +173,8 @@ SQRL_CHECK int sqrl_file_commit(struct sqrl_file_writer *writer, struct sqrl_err
 SQRL_API void sqrl_file_abort(struct sqrl_file_writer *writer);
 
 /* Removes temporaries that dead local writers left in a directory; counts them.
- * Temporaries of living processes of this machine stay. */
+ * Temporaries of living processes of this machine stay; those of other machines (on a
+ * shared disk) and of earlier boots go when nothing was written to them for a day. */
 SQRL_CHECK int sqrl_fs_sweep(struct sqrl_fs *fs, const char *directory, uint64_t *removed,
                              struct sqrl_error *err);
 

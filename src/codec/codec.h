@@ -16,8 +16,9 @@ extern const struct sqrl_codec_ops sqrl_codec_gzip_zlib;
 #endif
 
 /* --- scratch.c: a thread's working memory ---
- * Making a compression context costs page faults that can exceed the work on one block, and
- * the one-shot calls have no state to keep it in. So each thread keeps one of each kind. */
+ * Making a compression context costs page faults that can exceed the work on one block,
+ * and the one-shot calls have no state to keep it in. So each thread keeps one of each
+ * kind. */
 enum sqrl_scratch {
     SQRL_SCRATCH_ZSTD_COMPRESS,
     SQRL_SCRATCH_ZSTD_DECOMPRESS,

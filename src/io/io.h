@@ -1,0 +1,25 @@
+/* io.h - the private half of the io floor: what shims and the registry need. */
+#ifndef SQRL_IO_PRIVATE_H
+#define SQRL_IO_PRIVATE_H
+
+#include "base/base.h"
+#include "sqrl/fs.h"
+
+extern const struct sqrl_fs_ops sqrl_fs_local;
+extern const struct sqrl_fs_ops sqrl_fs_memory;
+
+/* A file system whose state is zeroed and whose open() is not called: for shims, which
+ * fill the state themselves. `inner`, if any, gives its flags (and is not kept). */
+int sqrl_fs_make(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
+                 const struct sqrl_fs *inner, struct sqrl_fs **out,
+                 struct sqrl_error *err);
+struct sqrl_context *sqrl_fs_context(const struct sqrl_fs *fs); /* may be NULL */
+
+/* memory.c: what mem:// of one context holds; owned by the registry. */
+struct sqrl_memory_store;
+struct sqrl_memory_store *sqrl_memory_store_new(struct sqrl_error *err);
+void sqrl_memory_store_free(struct sqrl_memory_store *store);
+struct sqrl_memory_store *sqrl_io_memory(struct sqrl_context *context,
+                                         struct sqrl_error *err);
+
+#endif
