@@ -190,6 +190,11 @@ void sqrl_field_join(struct sqrl_field *field, const struct sqrl_value_type *typ
 
 int sqrl_schema_merge(struct sqrl_schema *schema, const struct sqrl_schema *other,
                       struct sqrl_error *err) {
+    return sqrl_schema_merge_at(schema, other, 0, err);
+}
+
+int sqrl_schema_merge_at(struct sqrl_schema *schema, const struct sqrl_schema *other,
+                         uint64_t begin, struct sqrl_error *err) {
     for (uint32_t i = 0; i < other->count; i++) {
         const struct sqrl_field *from = &other->fields[i];
         size_t size = strlen(from->name);
@@ -205,7 +210,8 @@ int sqrl_schema_merge(struct sqrl_schema *schema, const struct sqrl_schema *othe
         struct sqrl_field *field = &schema->fields[at];
         struct sqrl_value_type type = {from->kind,     from->dtype, from->python_number,
                                        from->negative, from->dims,  from->shape};
-        sqrl_field_join(field, &type, from->first);
+        struct sqrl_place place = {from->first.shard, from->first.sample + begin};
+        sqrl_field_join(field, &type, place);
         field->seen += from->seen;
         field->nullable = field->nullable || from->nullable;
     }
