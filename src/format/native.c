@@ -56,7 +56,8 @@ void sqrl_native_summary_reset(struct sqrl_native_summary *summary) {
     *summary = (struct sqrl_native_summary){0};
 }
 
-static void block_describe(const struct native_block *block, struct sqrl_block_info *out) {
+static void block_describe(const struct native_block *block,
+                           struct sqrl_block_info *out) {
     *out = (struct sqrl_block_info){.first = block->first,
                                     .samples = block->samples,
                                     .offset = block->offset,

@@ -1,5 +1,5 @@
-/* native_inner.h - what the parts of the native shard share: the layout of the file and the
- * parsed tail. docs/formats/native-shard.md says what every byte means. */
+/* native_inner.h - what the parts of the native shard share: the layout of the file and
+ * the parsed tail. docs/formats/native-shard.md says what every byte means. */
 #ifndef SQRL_FORMAT_NATIVE_INNER_H
 #define SQRL_FORMAT_NATIVE_INNER_H
 
@@ -55,8 +55,9 @@ SQRL_CHECK int native_tail_read(struct sqrl_context *context, struct sqrl_file *
                                 struct native_tail *out, struct sqrl_error *err);
 void native_tail_reset(struct native_tail *tail);
 
-/* Checks what stands in a file's last bytes (trailer and footer), already in memory: `footer`
- * is the whole footer frame without the trailer and begins at `offset` of the file. */
+/* Checks what stands in a file's last bytes (trailer and footer), already in memory:
+ * `footer` is the whole footer frame without the trailer and begins at `offset` of the
+ * file. */
 SQRL_CHECK int native_footer_parse(const uint8_t *footer, size_t size, uint64_t offset,
                                    struct native_tail *out, struct sqrl_error *err);
 

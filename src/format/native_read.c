@@ -1,7 +1,7 @@
 /* Loading blocks. A compressed block is read into a recycled buffer, checked and
- * decompressed. A stored block is read straight to its place in one batched read, the framing
- * between its pieces into a scratch, and the checksum goes over both in the order of the
- * file: its only copy is the one from the page cache.
+ * decompressed. A stored block is read straight to its place in one batched read, the
+ * framing between its pieces into a scratch, and the checksum goes over both in the order
+ * of the file: its only copy is the one from the page cache.
  */
 #include "format/native_inner.h"
 
@@ -52,7 +52,8 @@ static int load_compressed(struct native_reader *reader, const struct native_blo
     int rc = sqrl_buffer_new(reader->context, size, &stored, err);
     if (rc)
         return rc;
-    rc = sqrl_file_read_exact(reader->file, block->offset, stored->data, size, cancel, err);
+    rc = sqrl_file_read_exact(reader->file, block->offset, stored->data, size, cancel,
+                              err);
     if (rc == SQRL_OK && sqrl_xxh3(stored->data, size) != block->checksum)
         rc = checksum_differs(block, err);
     if (rc == SQRL_OK)
@@ -116,10 +117,11 @@ static int plan_check(const struct stored_plan *plan, const struct native_block 
     for (size_t i = 0; i < plan->count; i++) {
         const struct sqrl_range *range = &plan->ranges[i];
         if (range->got < range->size)
-            return sqrl_error_set(err, SQRL_E_TRUNCATED,
-                                  "the file ends at offset %llu, within the block: it was "
-                                  "cut while it was read",
-                                  LLU(range->offset + range->got));
+            return sqrl_error_set(
+                err, SQRL_E_TRUNCATED,
+                "the file ends at offset %llu, within the block: it was "
+                "cut while it was read",
+                LLU(range->offset + range->got));
         sqrl_xxh3_update(&state, range->data, range->size);
     }
     if (sqrl_xxh3_digest(&state) != block->checksum)

@@ -1,10 +1,11 @@
 /* The tail of a shard: trailer, footer, block table.
  *
- * Nothing that the file claims is believed before it is checked: the trailer by its magic and
- * checksum, the footer by the checksum in the trailer, and then, since a checksum proves only
- * that the bytes are as they were written, every number against its neighbours and the size
- * of the file. What follows may rely on it: blocks lie one behind the other from offset 0, a
- * block's raw size is one that its stored size can hold, and counts and sizes add up.
+ * Nothing that the file claims is believed before it is checked: the trailer by its magic
+ * and checksum, the footer by the checksum in the trailer, and then, since a checksum
+ * proves only that the bytes are as they were written, every number against its
+ * neighbours and the size of the file. What follows may rely on it: blocks lie one behind
+ * the other from offset 0, a block's raw size is one that its stored size can hold, and
+ * counts and sizes add up.
  */
 #include "format/native_inner.h"
 
@@ -19,7 +20,8 @@ void native_tail_reset(struct native_tail *tail) {
     *tail = (struct native_tail){0};
 }
 
-/* --- the footer's map -------------------------------------------------------------------- */
+/* --- the footer's map
+ * -------------------------------------------------------------------- */
 
 struct footer {
     struct sqrl_tape tape;
@@ -38,8 +40,7 @@ static int footer_bad(const struct footer *footer, const char *what) {
 
 static const struct sqrl_node *footer_get(const struct footer *footer, uint32_t map,
                                           const char *key) {
-    uint32_t at =
-        sqrl_map_find(footer->tape.nodes, map, footer->bytes, key, strlen(key));
+    uint32_t at = sqrl_map_find(footer->tape.nodes, map, footer->bytes, key, strlen(key));
     return at == SQRL_NO_NODE ? NULL : &footer->tape.nodes[at];
 }
 
@@ -62,15 +63,16 @@ static bool get_text(const struct footer *footer, uint32_t map, const char *key,
     return true;
 }
 
-/* --- block table ------------------------------------------------------------------------- */
+/* --- block table
+ * ------------------------------------------------------------------------- */
 
 /* The most that a frame of `stored` bytes can hold: a zstd block of 4 bytes (3 and one
  * repeated byte) makes 128 KiB, one byte of lz4 makes at most 255. */
 static bool plausible(const struct sqrl_codec_ops *codec, uint64_t stored, uint64_t raw) {
     if (stored > SQRL_NATIVE_MAX_RAW + (SQRL_NATIVE_MAX_RAW >> 7))
         return false;
-    uint64_t most = strcmp(codec->name, "zstd") == 0 ? (stored / 4 + 1) << 17
-                                                     : (stored + 1) * 255;
+    uint64_t most =
+        strcmp(codec->name, "zstd") == 0 ? (stored / 4 + 1) << 17 : (stored + 1) * 255;
     return raw <= most && raw <= SQRL_NATIVE_MAX_RAW;
 }
 
@@ -102,7 +104,8 @@ static int check_block(const struct native_tail *tail, uint64_t i, uint64_t offs
     if (block->samples == 0 || block->samples > block->raw)
         return block_bad(err, i, "its count is not possible");
     if ((block->flags & NATIVE_STORED) &&
-        (!tail->codec->stored_size || tail->codec->stored_size(block->raw) != block->stored))
+        (!tail->codec->stored_size ||
+         tail->codec->stored_size(block->raw) != block->stored))
         return block_bad(err, i, "its size is not that of a stored frame");
     return SQRL_OK;
 }
@@ -136,18 +139,19 @@ static int read_table(const struct footer *footer, uint64_t limit,
     return SQRL_OK;
 }
 
-/* --- list of frames ---------------------------------------------------------------------- */
+/* --- list of frames
+ * ---------------------------------------------------------------------- */
 
-/* Frames lie one behind the other between the data and the footer at `end`. Which kinds they
- * are doesn't matter here: unknown ones are left alone. */
+/* Frames lie one behind the other between the data and the footer at `end`. Which kinds
+ * they are doesn't matter here: unknown ones are left alone. */
 static int read_frames(const struct footer *footer, uint64_t end,
                        struct native_tail *out) {
     const struct sqrl_node *list = footer_get(footer, footer->root, "frames");
     if (!list || list->type != SQRL_ARRAY)
         return footer_bad(footer, "list of frames");
     const struct sqrl_node *nodes = footer->tape.nodes;
-    out->frame = sqrl_calloc((size_t)list->size + 1, sizeof *out->frame,
-                             "list of frames", footer->err);
+    out->frame = sqrl_calloc((size_t)list->size + 1, sizeof *out->frame, "list of frames",
+                             footer->err);
     if (!out->frame)
         return SQRL_E_NO_MEMORY;
     uint64_t offset = out->data_bytes;
@@ -169,7 +173,8 @@ static int read_frames(const struct footer *footer, uint64_t end,
     return offset == end ? SQRL_OK : footer_bad(footer, "list of frames");
 }
 
-/* --- all of the footer ------------------------------------------------------------------- */
+/* --- all of the footer
+ * ------------------------------------------------------------------- */
 
 /* A later minor version may add what a reader must know about; it says so by name. */
 static int check_required(const struct footer *footer) {
@@ -182,8 +187,7 @@ static int check_required(const struct footer *footer) {
         footer->err, SQRL_E_UNSUPPORTED,
         "the shard needs \"%.*s\", which this version of the library does not know: "
         "update it",
-        (int)SQRL_MIN(list[1].size, 64u),
-        (const char *)footer->bytes + list[1].v.offset);
+        (int)SQRL_MIN(list[1].size, 64u), (const char *)footer->bytes + list[1].v.offset);
 }
 
 static int read_schema(const struct footer *footer, struct native_tail *out) {
@@ -210,9 +214,9 @@ static int read_map(const struct footer *footer, uint64_t offset,
         return footer_bad(footer, "codec");
     out->codec = sqrl_codec_by_name(codec);
     if (!out->codec || (strcmp(codec, "zstd") != 0 && strcmp(codec, "lz4") != 0))
-        return sqrl_error_set(footer->err, SQRL_E_UNSUPPORTED,
-                              "the shard is compressed with \"%s\", which is not built in",
-                              codec);
+        return sqrl_error_set(
+            footer->err, SQRL_E_UNSUPPORTED,
+            "the shard is compressed with \"%s\", which is not built in", codec);
     if (!get_count(footer, footer->root, "samples", &out->samples) ||
         !get_count(footer, footer->root, "raw_bytes", &out->raw_bytes))
         return footer_bad(footer, "total");
@@ -247,7 +251,8 @@ int native_footer_parse(const uint8_t *frame, size_t size, uint64_t offset,
     return rc;
 }
 
-/* --- the trailer ------------------------------------------------------------------------- */
+/* --- the trailer
+ * ------------------------------------------------------------------------- */
 
 static bool begins_like_data(const uint8_t *head, size_t size) {
     const struct sqrl_codec_ops *codec = sqrl_codec_by_magic(head, size);

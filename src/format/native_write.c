@@ -1,9 +1,9 @@
 /* Writing a shard. encode() is pure and runs on many threads: it checks the samples by
- * decoding them, compresses or stores, and makes the block's sample sizes. append() writes in
- * order; finish() writes the frames behind the data and the footer.
+ * decoding them, compresses or stores, and makes the block's sample sizes. append()
+ * writes in order; finish() writes the frames behind the data and the footer.
  *
- * What doesn't shrink is stored: parts of a block are compressed at a quick level first, so
- * that pixels are packed at the speed of memory.
+ * What doesn't shrink is stored: parts of a block are compressed at a quick level first,
+ * so that pixels are packed at the speed of memory.
  */
 #include "format/native_inner.h"
 #include "value/schema.h"
@@ -58,7 +58,8 @@ void native_dispose(void *state) {
     sqrl_schema_reset(&writer->schema);
 }
 
-/* --- encode ------------------------------------------------------------------------------ */
+/* --- encode
+ * ------------------------------------------------------------------------------ */
 
 /* Decodes the samples: they are valid, as many as they are said to be, and have this
  * schema. */
@@ -173,7 +174,8 @@ int native_encode(const void *state, const struct sqrl_raw_block *raw,
     return rc;
 }
 
-/* --- append ------------------------------------------------------------------------------ */
+/* --- append
+ * ------------------------------------------------------------------------------ */
 
 static int put_record(struct native_writer *writer, const struct sqrl_coded_block *block,
                       struct sqrl_error *err) {
@@ -187,8 +189,8 @@ static int put_record(struct native_writer *writer, const struct sqrl_coded_bloc
     return sqrl_bytes_append(&writer->table, record, sizeof record, err);
 }
 
-static int merge_schema(struct native_writer *writer, const struct sqrl_coded_block *block,
-                        struct sqrl_error *err) {
+static int merge_schema(struct native_writer *writer,
+                        const struct sqrl_coded_block *block, struct sqrl_error *err) {
     if (writer->no_schema)
         return SQRL_OK;
     int rc = SQRL_E_LIMIT;
@@ -225,7 +227,8 @@ int native_append(void *state, const struct sqrl_coded_block *block,
     return SQRL_OK;
 }
 
-/* --- finish ------------------------------------------------------------------------------ */
+/* --- finish
+ * ------------------------------------------------------------------------------ */
 
 static int put_text(struct sqrl_bytes *out, const char *text, struct sqrl_error *err) {
     return sqrl_msgpack_put_string(out, text, strlen(text), err);
@@ -370,10 +373,10 @@ int native_finish(void *state, struct sqrl_shard_info *info, struct sqrl_error *
         rc = write_footer(writer, err);
     if (rc)
         return rc;
-    *info = (struct sqrl_shard_info){.samples = writer->samples,
-                                     .blocks = writer->blocks,
-                                     .raw_bytes = writer->raw_bytes,
-                                     .schema =
-                                         writer->no_schema ? NULL : &writer->schema};
+    *info =
+        (struct sqrl_shard_info){.samples = writer->samples,
+                                 .blocks = writer->blocks,
+                                 .raw_bytes = writer->raw_bytes,
+                                 .schema = writer->no_schema ? NULL : &writer->schema};
     return SQRL_OK;
 }

@@ -32,8 +32,8 @@ bool sqrl_dtype_join(enum sqrl_dtype *a, bool *a_python, bool *a_negative,
 SQRL_CHECK int sqrl_schema_add(struct sqrl_schema *schema, const char *name, size_t size,
                                struct sqrl_error *err);
 
-/* sqrl_schema_merge where the other schema's samples begin at sample `begin` of ours: places
- * are moved by it. */
+/* sqrl_schema_merge where the other schema's samples begin at sample `begin` of ours:
+ * places are moved by it. */
 SQRL_CHECK int sqrl_schema_merge_at(struct sqrl_schema *schema,
                                     const struct sqrl_schema *other, uint64_t begin,
                                     struct sqrl_error *err);
