@@ -17,11 +17,10 @@
 
 struct sqrl_json_scan {
     const uint8_t *bytes;
-    size_t size;  /* of bytes */
-    size_t base;  /* where the window begins */
-    size_t pos;   /* where the next window begins; base + window bytes, at most size */
-    bool lines;   /* \n outside strings is a token too */
-    bool control; /* a string held a control character since the scan began */
+    size_t size; /* of bytes */
+    size_t base; /* where the window begins */
+    size_t pos;  /* where the next window begins; base + window bytes, at most size */
+    bool lines;  /* \n outside strings is a token too */
     /* carried from block to block */
     uint64_t escaped; /* 1: the next byte is escaped */
     uint64_t string;  /* all ones inside a string */

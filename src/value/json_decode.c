@@ -19,6 +19,7 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 #define OFFSET_BITS 48
+#define OFFSET_MASK ((UINT64_C(1) << OFFSET_BITS) - 1)
 
 struct json {
     struct sqrl_tape *tape;
@@ -152,16 +153,29 @@ ALWAYS_INLINE bool any_bit(const uint64_t *words, unsigned a, unsigned b) {
     return (any | (words[last] & tail)) != 0;
 }
 
+/* Index of the first byte below 32, or `size`. */
+static size_t find_control(const uint8_t *text, size_t size) {
+    size_t i = 0;
+    for (; size - i >= 8; i += 8) {
+        uint64_t v = sqrl_load_le64(text + i);
+        /* A byte below 32 borrows from its high bit, or a lower byte did: look closely.
+         */
+        if (((v - UINT64_C(0x2020202020202020)) & ~v) & UINT64_C(0x8080808080808080))
+            break;
+    }
+    while (i < size && text[i] >= 32)
+        i++;
+    return i;
+}
+
 /* Checks a string with control characters, bytes above 127 or escapes and makes its node
  * `index`. */
 NOINLINE int put_special_string(struct json *d, struct sqrl_node *nodes, uint32_t index,
                                 const uint8_t *text, size_t size, bool escapes) {
     bool ascii;
-    if (d->scan.control)
-        for (size_t i = 0; i < size; i++)
-            if (text[i] < 32)
-                return fault_expected(d, text + i,
-                                      "an escape such as \\n within a string");
+    size_t control = find_control(text, size);
+    if (SQRL_UNLIKELY(control < size))
+        return fault_expected(d, text + control, "an escape such as \\n within a string");
     if (!sqrl_utf8_valid(text, size, &ascii))
         return fault_at(d, SQRL_E_CORRUPT, text + sqrl_utf8_fault(text, size),
                         "a string is not UTF-8");
@@ -190,12 +204,10 @@ NOINLINE bool put_long_string(struct json *d, const uint8_t *open) {
         escapes |= any_bit(scan->escape, a, last);
         from = d->bytes + scan->pos;
         if (refill(d)) {
-            if (d->code == END_OF_INPUT && scan->control)
-                for (from = open + 1; from < d->bytes + d->size; from++)
-                    if (*from < 32) {
-                        fault_expected(d, from, "the end of the string");
-                        break;
-                    }
+            size_t size = (size_t)(d->bytes + d->size - open) - 1;
+            size_t control = special ? find_control(open + 1, size) : size;
+            if (d->code == END_OF_INPUT && control < size)
+                fault_expected(d, open + 1 + control, "the end of the string");
             return false;
         }
     } while (!scan->count);
@@ -239,7 +251,7 @@ static int finish_strings(struct json *d) {
     int code = SQRL_OK;
     while (d->chain != NO_NODE) {
         struct sqrl_node *n = &nodes[d->chain];
-        size_t offset = n->v.offset & ((UINT64_C(1) << OFFSET_BITS) - 1), size, fault;
+        size_t offset = n->v.offset & OFFSET_MASK, size, fault;
         bool ascii = n->flags & SQRL_NODE_ASCII;
         d->chain = chain_link(n);
         int one = sqrl_json_unescape(d->bytes + offset, n->size, d->size - offset, &size,
@@ -325,6 +337,21 @@ NOINLINE int fault_number(struct json *d, enum sqrl_json_number_status status,
     }
 }
 
+/* true, false and null, where at least 8 bytes follow: one comparison each. */
+ALWAYS_INLINE int put_common_word(struct json *d, const uint8_t *p,
+                                  struct sqrl_node *node) {
+    if (SQRL_LIKELY(d->bytes + d->size - p >= 8)) {
+        uint32_t word = sqrl_load_le32(p);
+        bool is_false = word == 0x736c6166 && p[4] == 'e'; /* "fals" */
+        bool is_true = word == 0x65757274, is_null = word == 0x6c6c756e;
+        if ((is_true || is_null || is_false) && DELIMITER[p[4 + is_false]]) {
+            sqrl_node_put(node, is_null ? SQRL_NULL : SQRL_BOOL, 0, 0, 0, is_true);
+            return SQRL_OK;
+        }
+    }
+    return put_word(d, p, node);
+}
+
 ALWAYS_INLINE int put_scalar(struct json *d, const uint8_t *p, struct sqrl_node *node) {
     if (SQRL_LIKELY((uint8_t)(*p - '0') < 10 || *p == '-')) {
         const uint8_t *end = d->bytes + d->size, *stop;
@@ -336,7 +363,7 @@ ALWAYS_INLINE int put_scalar(struct json *d, const uint8_t *p, struct sqrl_node 
             return fault_expected(d, stop, "a comma or the end behind a number");
         return SQRL_OK;
     }
-    return put_word(d, p, node);
+    return put_common_word(d, p, node);
 }
 
 /* --- containers --------------------------------------------------------------------- */
@@ -351,6 +378,16 @@ ALWAYS_INLINE bool open_container(struct json *d, struct cursor *c, const uint8_
     c->parent = c->count++;
     c->map = map;
     return true;
+}
+
+/* A map of three keys of which the first may be data, type or shape. */
+ALWAYS_INLINE bool maybe_ndarray(const struct json *d, const struct cursor *c,
+                                 uint32_t map) {
+    const struct sqrl_node *key = &c->nodes[map + 1];
+    if (c->nodes[map].size != 3 || key->size - 4 > 1)
+        return false;
+    uint8_t first = d->bytes[key->v.offset & OFFSET_MASK];
+    return first == 'd' || first == 't' || first == 's';
 }
 
 /* Maps of the keys data, type and shape may be arrays. Sets d->code. */
@@ -369,12 +406,12 @@ NOINLINE int try_ndarray(struct json *d, uint32_t map) {
 ALWAYS_INLINE bool close_container(struct json *d, struct cursor *c) {
     struct sqrl_node *n = &c->nodes[c->parent];
     uint32_t index = c->parent;
-    bool maybe_ndarray = c->map && n->size == 3;
+    bool is_map = c->map;
     c->parent = (uint32_t)n->v.next;
     n->v.next = c->count;
     c->depth--;
     c->map = c->parent != NO_NODE && c->nodes[c->parent].type == SQRL_MAP;
-    if (SQRL_LIKELY(!maybe_ndarray))
+    if (SQRL_LIKELY(!is_map || !maybe_ndarray(d, c, index)))
         return true;
     cursor_save(c, d);
     int code = try_ndarray(d, index);
@@ -460,8 +497,7 @@ static const uint8_t *value_end(const struct json *d, const uint8_t *last) {
     if (*last == ']' || *last == '}')
         return last + 1;
     if (n->type == SQRL_STRING)
-        return d->bytes + (n->v.offset & ((UINT64_C(1) << OFFSET_BITS) - 1)) + n->size +
-               1;
+        return d->bytes + (n->v.offset & OFFSET_MASK) + n->size + 1;
     while (last < end && !DELIMITER[*last])
         last++;
     return last;
@@ -512,7 +548,6 @@ static void json_begin(struct json *d, struct sqrl_tape *tape, uint8_t *bytes,
     scan->bytes = bytes;
     scan->size = size;
     scan->base = scan->pos = offset;
-    scan->control = false;
     scan->escaped = scan->string = scan->scalar = 0;
     scan->count = 0;
 }

@@ -254,7 +254,9 @@ sqrl_json_number_read(const uint8_t *text, const uint8_t *end, const uint8_t *or
     *stop = d.digits;
     if (d.digits == end)
         return SQRL_JSON_NUMBER_CUT;
-    const uint8_t *p = read_digits(d.digits, end, &d.w);
+    const uint8_t *p = d.digits; /* mostly few digits: one at a time */
+    for (; p < end && is_digit(*p); p++)
+        d.w = d.w * 10 + (uint64_t)(*p - '0');
     *stop = d.stop = p;
     if (SQRL_UNLIKELY(p == d.digits))
         return SQRL_JSON_NUMBER_DIGIT;
