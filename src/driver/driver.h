@@ -7,8 +7,7 @@
 
 #define SQRL_SNIFF_BYTES 4096
 
-/* --- sniff.c: what a file is
- * --------------------------------------------------------------- */
+/* --- sniff.c: what a file is --- */
 struct sqrl_sniffed {
     const struct sqrl_format_ops *format; /* NULL: none of the known ones */
     bool by_name;       /* the content told nothing; the suffix decided */
@@ -24,8 +23,7 @@ SQRL_CHECK int sqrl_sniff(struct sqrl_context *context, struct sqrl_fs *fs,
 /* Writes the names of all formats, "a, b and c", into out. Returns out. */
 const char *sqrl_format_names(char *out, size_t size);
 
-/* --- listing.c: the files of a directory
- * ----------------------------------------------------- */
+/* --- listing.c: the files of a directory --- */
 struct sqrl_listed {
     char *name; /* relative to the directory */
     uint64_t bytes;
@@ -58,8 +56,7 @@ SQRL_CHECK int sqrl_listing_classify(struct sqrl_listing *listing,
 /* Drops file i, keeping the order. */
 void sqrl_listing_drop(struct sqrl_listing *listing, size_t i);
 
-/* --- shards.c: the list that a driver's open() fills
- * ------------------------------------------- */
+/* --- shards.c: the list that a driver's open() fills --- */
 struct sqrl_shard_list {
     struct sqrl_fs *fs;
     const char *prefix; /* what stands before a path of fs in messages: "s3://", "" */
@@ -76,8 +73,7 @@ SQRL_CHECK int sqrl_shard_list_files(const struct sqrl_driver_args *args,
                                      const struct sqrl_format_ops *format,
                                      struct sqrl_shard_list *out, struct sqrl_error *err);
 
-/* --- registry.c
- * ---------------------------------------------------------------------------------- */
+/* --- registry.c --- */
 /* The driver of a format: the first registered one that has it. */
 const struct sqrl_driver_ops *sqrl_driver_of_format(struct sqrl_context *context,
                                                     const struct sqrl_format_ops *format);

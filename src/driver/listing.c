@@ -12,8 +12,7 @@
 enum { MAX_SNIFFED = 256, MAX_KINDS = 16 };
 #define MAX_FILES (UINT64_C(1) << 24)
 
-/* --- listing
- * ------------------------------------------------------------------------------ */
+/* --- listing --- */
 struct visit {
     struct sqrl_listing *listing;
     struct sqrl_error *err;
@@ -105,8 +104,7 @@ char *sqrl_path_join(const char *directory, const char *name, struct sqrl_error 
     return sqrl_format(err, "%s%s%s", directory, between, name);
 }
 
-/* --- classification
- * -------------------------------------------------------------------------- */
+/* --- classification --- */
 /* Files that lie beside data everywhere and are never data. */
 static bool is_companion(const char *name) {
     static const char *const stems[] = {"README",  "LICENSE",   "LICENCE",

@@ -15,8 +15,7 @@ const struct sqrl_option *sqrl_open_options(void) {
     return open_options;
 }
 
-/* --- a path that is not there
- * -------------------------------------------------------------- */
+/* --- a path that is not there --- */
 enum { MAX_SIBLINGS = 512 };
 struct siblings {
     char *names[MAX_SIBLINGS];
@@ -95,8 +94,7 @@ static int not_found(struct sqrl_fs *fs, const char *path, struct sqrl_error *er
     return SQRL_E_NOT_FOUND;
 }
 
-/* --- which driver
- * ---------------------------------------------------------------------------- */
+/* --- which driver --- */
 static int named_driver(struct sqrl_context *context, const char *name,
                         const struct sqrl_driver_ops **out, struct sqrl_error *err) {
     *out = sqrl_driver_by_name(context, name);
@@ -177,8 +175,7 @@ static int check_settings(const struct sqrl_driver_ops *driver,
     return sqrl_settings_check(settings, lists, who, err);
 }
 
-/* --- opening
- * ------------------------------------------------------------------------------------ */
+/* --- opening --- */
 static int list_shards(const struct sqrl_driver_args *args,
                        const struct sqrl_driver_ops *driver, struct sqrl_shard_list *list,
                        struct sqrl_error *err) {

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 
 #include "driver/driver.h"
+#include "driver/driver_idx.h"
 #include "format/format.h"
 
 enum { MAX_DRIVERS = 128 };
 
-static const struct sqrl_driver_ops *const special[] = {NULL};
+static const struct sqrl_driver_ops *const special[] = {&sqrl_driver_idx};
 
 struct registry {
     struct sqrl_lock lock;
@@ -21,7 +22,7 @@ struct registry {
 
 static const struct sqrl_driver_ops *special_of(const struct sqrl_format_ops *format) {
     for (size_t i = 0; i < SQRL_COUNT_OF(special); i++)
-        if (special[i] && special[i]->format == format)
+        if (special[i]->format == format)
             return special[i];
     return NULL;
 }

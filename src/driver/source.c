@@ -55,8 +55,7 @@ struct sqrl_shard_reader {
     struct sqrl_error *fault; /* that error, or NULL when there was no memory for it */
 };
 
-/* --- places in errors
- * -------------------------------------------------------------------- */
+/* --- places in errors --- */
 /* Takes "path" and the ": " behind it off the front of `where`. */
 static bool strip(struct sqrl_error *err, const char *path) {
     size_t size = strlen(path);
@@ -94,8 +93,7 @@ int sqrl_error_at_path(struct sqrl_error *err, int code, const char *path,
     return sqrl_error_at(err, code, "%s", path);
 }
 
-/* --- cores
- * ----------------------------------------------------------------------------------- */
+/* --- cores --- */
 static void core_unref(struct core *core) {
     if (!core || __atomic_sub_fetch(&core->refs, 1, __ATOMIC_ACQ_REL) != 0)
         return;
@@ -207,8 +205,7 @@ static int core_get(struct sqrl_source *source, uint64_t shard, struct core **ou
     return SQRL_OK;
 }
 
-/* --- the source
- * -------------------------------------------------------------------------------- */
+/* --- the source --- */
 static int copy_settings(const struct sqrl_settings *from, struct sqrl_settings *to,
                          struct sqrl_error *err) {
     size_t size = from->count * sizeof(struct sqrl_setting);
@@ -407,9 +404,7 @@ int sqrl_source_schema(struct sqrl_source *source, const struct sqrl_schema **ou
     return SQRL_OK;
 }
 
-/* --- readers
- * --------------------------------------------------------------------------------------
- */
+/* --- readers --- */
 int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,
                     struct sqrl_shard_reader **out, struct sqrl_error *err) {
     *out = NULL;
@@ -501,6 +496,10 @@ int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
         (*out)->number = block;
         (*out)->first = info.first;
     }
+    if (rc && *out && !(*out)->count) {
+        sqrl_block_unref(*out);
+        *out = NULL;
+    }
     return rc ? at_block(reader, block, rc, err) : SQRL_OK;
 }
 
@@ -545,19 +544,23 @@ int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,
         return repeat_fault(reader, err);
     struct sqrl_error fault;
     sqrl_error_clear(&fault);
-    int rc = next_block(reader, cancel, out, &fault);
-    struct sqrl_block *block = *out;
-    if (block) {
-        block->first = reader->first; /* blocks come in order: counting is enough */
-        reader->first += block->count;
-        reader->block++;
+    for (;;) {
+        int rc = next_block(reader, cancel, out, &fault);
+        struct sqrl_block *block = *out;
+        if (rc)
+            keep_fault(reader, rc, &fault);
+        if (block) {
+            block->first = reader->first; /* blocks come in order: counting is enough */
+            reader->first += block->count;
+            reader->block++;
+            if (block->count) /* also the samples before a fault; the next call has it */
+                return SQRL_OK;
+            sqrl_block_unref(block); /* a stretch in which no line begins */
+            *out = NULL;
+        }
+        if (rc)
+            return repeat_fault(reader, err);
+        if (!block)
+            return SQRL_OK;
     }
-    if (!rc)
-        return SQRL_OK;
-    keep_fault(reader, rc, &fault);
-    if (block && block->count)
-        return SQRL_OK; /* the samples before the fault; the error is the next call's */
-    sqrl_block_unref(block);
-    *out = NULL;
-    return repeat_fault(reader, err);
 }

@@ -7,7 +7,7 @@
 
 /* One line a format: X(symbol) for `const struct sqrl_format_ops sqrl_format_<symbol>`.
  * The order is that of listings and help; it decides nothing else. */
-#define SQRL_BUILTIN_FORMATS(X) X(native) X(store)
+#define SQRL_BUILTIN_FORMATS(X) X(native) X(store) X(jsonl) X(idx)
 
 #define SQRL_DECLARE_FORMAT(symbol)                                                      \
     extern const struct sqrl_format_ops sqrl_format_##symbol;

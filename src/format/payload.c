@@ -9,8 +9,7 @@
 
 enum { IN_BYTES = 256 << 10, MAGIC_BYTES = 6, STATE_ALIGN = 64 };
 
-/* --- reading
- * ---------------------------------------------------------------------------------- */
+/* --- reading --- */
 /* Reads the next stretch of the file into the empty input buffer. */
 static int refill(struct sqrl_payload *payload, const struct sqrl_cancel *cancel,
                   struct sqrl_error *err) {
@@ -24,6 +23,19 @@ static int refill(struct sqrl_payload *payload, const struct sqrl_cancel *cancel
     payload->io.in_size = range.got;
     payload->io.in_end =
         range.got < IN_BYTES || payload->file_at >= sqrl_file_size(payload->file);
+    return SQRL_OK;
+}
+
+int sqrl_payload_codec(struct sqrl_file *file, const struct sqrl_codec_ops **out,
+                       struct sqrl_error *err) {
+    uint8_t magic[MAGIC_BYTES];
+    struct sqrl_range range = {.size = sizeof magic, .data = magic};
+    *out = NULL;
+    int rc = sqrl_file_read(file, &range, 1, NULL, err);
+    if (rc)
+        return rc;
+    const struct sqrl_codec_ops *codec = sqrl_codec_by_magic(magic, range.got);
+    *out = codec && codec->decoder_size ? codec : NULL;
     return SQRL_OK;
 }
 
@@ -127,9 +139,7 @@ int sqrl_payload_read(struct sqrl_payload *payload, uint8_t *out, size_t size,
     return rc;
 }
 
-/* --- pieces
- * ----------------------------------------------------------------------------------------
- */
+/* --- pieces --- */
 static int piece_from(struct sqrl_payload *payload, const uint8_t *old, size_t old_size,
                       size_t size, struct sqrl_buffer **out,
                       const struct sqrl_cancel *cancel, struct sqrl_error *err) {
@@ -159,7 +169,7 @@ int sqrl_payload_piece(struct sqrl_payload *payload, size_t size,
     size_t old_size = 0;
     if (payload->held) {
         old = payload->held->data + payload->held_from;
-        old_size = payload->held->size - payload->held_from;
+        old_size = payload->held_end - payload->held_from;
     }
     /* Room for something new besides what is left over. */
     while (size < 2 * old_size)
@@ -195,16 +205,15 @@ void sqrl_payload_keep(struct sqrl_payload *payload, struct sqrl_buffer *piece,
     sqrl_buffer_unref(payload->held);
     payload->held = from < piece->size ? sqrl_buffer_ref(piece) : NULL;
     payload->held_from = from;
+    payload->held_end = piece->size;
 }
 
 uint64_t sqrl_payload_at(const struct sqrl_payload *payload) {
-    size_t held = payload->held ? payload->held->size - payload->held_from : 0;
+    size_t held = payload->held ? payload->held_end - payload->held_from : 0;
     return payload->total - held;
 }
 
-/* --- writing
- * -----------------------------------------------------------------------------------------
- */
+/* --- writing --- */
 int sqrl_pressing_read(struct sqrl_pressing *pressing,
                        const struct sqrl_settings *settings,
                        const struct sqrl_option *list, struct sqrl_error *err) {

@@ -22,8 +22,13 @@ struct sqrl_payload {
     bool end;         /* all bytes were given out */
     /* What the last piece left over, see sqrl_payload_keep. */
     struct sqrl_buffer *held;
-    size_t held_from;
+    size_t held_from, held_end;
 };
+
+/* The codec of a file, by its first bytes; NULL when it is not compressed. */
+SQRL_CHECK int sqrl_payload_codec(struct sqrl_file *file,
+                                  const struct sqrl_codec_ops **out,
+                                  struct sqrl_error *err);
 
 /* Finds out by its first bytes whether the file is compressed. Zero-initialise the
  * payload; sqrl_payload_close also after a failure. The file must outlive it. */
@@ -57,8 +62,7 @@ void sqrl_payload_keep(struct sqrl_payload *payload, struct sqrl_buffer *piece,
 /* Where the next piece will begin in the payload. */
 uint64_t sqrl_payload_at(const struct sqrl_payload *payload);
 
-/* --- writing: samples in one member or frame a block
- * ----------------------------------------- */
+/* --- writing: samples in one member or frame a block --- */
 struct sqrl_pressing {
     const struct sqrl_codec_ops *codec; /* NULL: stored as they are */
     int level;

@@ -17,8 +17,7 @@ static const struct sqrl_option write_options[] = {
      "compression level; default: the codec's"},
     {0}};
 
-/* --- sniffing
- * ------------------------------------------------------------------------------ */
+/* --- sniffing --- */
 static bool is_text(const uint8_t *bytes, size_t size) {
     for (size_t i = 0; i < size; i++)
         if ((bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\r' &&
@@ -56,8 +55,7 @@ static int store_sniff(const struct sqrl_probe *probe) {
     return probe->inner ? 20 : 2; /* any bytes below 0x80 are MessagePack integers */
 }
 
-/* --- reading
- * --------------------------------------------------------------------------------- */
+/* --- reading --- */
 struct store_reader {
     struct sqrl_payload payload;
     struct sqrl_limits limits;
@@ -112,7 +110,7 @@ static int parse_piece(struct store_reader *r, struct sqrl_block *block, int *re
 }
 
 static int cut_short(const struct store_reader *r, struct sqrl_error *err) {
-    size_t left = r->payload.held->size - r->payload.held_from;
+    size_t left = r->payload.held_end - r->payload.held_from;
     sqrl_error_set(
         err, SQRL_E_TRUNCATED,
         "the file ends within a sample, after %zu bytes of it; it was cut short: "
@@ -163,8 +161,7 @@ static int store_next(void *reader, const struct sqrl_cancel *cancel,
     return rc;
 }
 
-/* --- writing
- * ----------------------------------------------------------------------------------- */
+/* --- writing --- */
 static int store_create(void *writer, const struct sqrl_writer_args *args,
                         struct sqrl_error *err) {
     struct sqrl_plain_writer *w = writer;
