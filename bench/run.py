@@ -187,7 +187,8 @@ def check(row: str, contender: tuple, sums: dict) -> str:
 def machine() -> str:
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, Python {platform.python_version()}"
+    system = f"Linux {platform.release()}, Python {platform.python_version()}"
+    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, {system}"
 
 
 def measure(row: str, contenders: list, rounds: int) -> dict:
@@ -215,14 +216,15 @@ def measure(row: str, contenders: list, rounds: int) -> dict:
 
 
 def table(results: dict) -> str:
-    lines = [f"Machine: {results['machine']}. Medians of {results['rounds']} interleaved rounds; samples/s unless said.",
-             "Tuned: MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ raised. Ratio: ours / theirs (the better of both).", ""]
+    lines = [f"Machine: {results['machine']}.",
+             f"Medians of {results['rounds']} interleaved rounds; samples/s unless said. Tuned: with",
+             "MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ raised. Ratios are of the better of both.", ""]
     for row, contenders in results["rows"].items():
         lines += [f"### {TITLES[row]}", "", "| | stock | tuned | ours / this | peak MB |", "|---|---:|---:|---:|---:|"]
         best = {n: (min if row == "first" else max)(s["median"] for s in k.values()) for n, k in contenders.items()}
         for name, kinds in contenders.items():
-            shown = [f"{kinds[k]['median']:,.3f}" if row == "first" else f"{kinds[k]['median']:,.0f}" if k in kinds else "-"
-                     for k in ("stock", "tuned")]
+            digits = 3 if row == "first" else 0
+            shown = [f"{kinds[k]['median']:,.{digits}f}" if k in kinds else "-" for k in ("stock", "tuned")]
             ratio = best.get("ours", 0) / best[name] if best[name] else 0
             peak = max(s["peak"] for s in kinds.values()) / 1e6
             lines.append(f"| {name} | {shown[0]} | {shown[1]} | {ratio:.2f} | {peak:,.0f} |")

@@ -120,8 +120,8 @@ def install(tally: Tally) -> None:
     """`ninja install` gives what a C program needs; the examples build and run against it."""
     prefix = ROOT / "build" / "prefix"
     shutil.rmtree(prefix, ignore_errors=True)
-    if run(["meson", "setup", "build", "--reconfigure", f"--prefix={prefix}", "--libdir=lib"], stdout=subprocess.DEVNULL) \
-            or run(["meson", "install", "-C", "build", "--quiet"]):
+    setup = ["meson", "setup", "build", "--reconfigure", f"--prefix={prefix}", "--libdir=lib"]
+    if run(setup, stdout=subprocess.DEVNULL) or run(["meson", "install", "-C", "build", "--quiet"]):
         tally.check("install: meson install", False)
         return
     for name in ("lib/libsqrl.so", "lib/libsqrl.a", "lib/pkgconfig/sqrl.pc", "include/sqrl/sqrl.h", "bin/squirrel"):
@@ -162,7 +162,8 @@ def wheel(tally: Tally) -> None:
     """One abi3 wheel; it passes the Python tests on each newer Python that is here."""
     dist = ROOT / "build" / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    if run([sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "-w", str(dist), "."]):
+    if run([sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
+            "--no-build-isolation", "-w", str(dist), "."]):
         tally.check("wheel: pip wheel", False)
         return
     built = next(dist.glob("*.whl"))
