@@ -97,6 +97,20 @@ COLD int grow(struct cursor *c, struct decoder *d, uint32_t more) {
     return SQRL_OK;
 }
 
+/* The hot path keeps its cursor in registers: whoever needs its address works on a copy.
+ */
+#define ON_COPY(c, call)                                                                 \
+    do {                                                                                 \
+        struct cursor copy = *(c);                                                       \
+        int result = call;                                                               \
+        *(c) = copy;                                                                     \
+        return result;                                                                   \
+    } while (0)
+
+HOT int grow_one(struct cursor *c, struct decoder *d) {
+    ON_COPY(c, grow(&copy, d, 1));
+}
+
 /* --- strings ---------------------------------------------------------------------------
  */
 
@@ -115,6 +129,10 @@ COLD int put_raw(struct cursor *c, struct decoder *d, const uint8_t *s, uint32_t
     put(c, SQRL_BINARY, SQRL_NODE_RAW, 0, size, (uint64_t)(s - d->bytes));
     c->p = s + size;
     return STEP_NEXT;
+}
+
+HOT int raw_string(struct cursor *c, struct decoder *d, const uint8_t *s, uint32_t size) {
+    ON_COPY(c, put_raw(&copy, d, s, size));
 }
 
 HOT void note_key(struct cursor *c, const uint8_t *s, uint32_t size) {
@@ -152,7 +170,7 @@ HOT int put_string(struct cursor *c, struct decoder *d, unsigned header, uint32_
     bool ascii = true;
     if (header > 1 || !short_ascii(d, s, size, c->end)) {
         if (SQRL_UNLIKELY(!sqrl_utf8_valid(s, size, &ascii)))
-            return put_raw(c, d, s, size);
+            return raw_string(c, d, s, size);
     }
     if (header == 1 && SQRL_UNLIKELY(size == 2 || size == 7))
         note_key(c, s, size);
@@ -176,10 +194,15 @@ HOT int put_bytes(struct cursor *c, struct decoder *d, unsigned type, unsigned a
     return STEP_NEXT;
 }
 
-HOT int put_int(struct cursor *c, unsigned taken, int64_t i) {
-    put(c, SQRL_INT, 0, 0, 0, (uint64_t)i);
-    c->p += taken;
+/* A value of one byte. */
+HOT int put_simple(struct cursor *c, unsigned type, uint64_t bits) {
+    put(c, type, 0, 0, 0, bits);
+    c->p++;
     return STEP_NEXT;
+}
+
+HOT int put_int(struct cursor *c, int8_t i) {
+    return put_simple(c, SQRL_INT, (uint64_t)(int64_t)i);
 }
 
 /* A float of 32 bits as a double with the same value; of a NaN all bits are kept, where
@@ -242,60 +265,58 @@ static __attribute__((noinline)) int open_array_map(struct cursor *c, struct dec
     return STEP_NEXT;
 }
 
+HOT int array_map(struct cursor *c, struct decoder *d) {
+    ON_COPY(c, open_array_map(&copy, d));
+}
+
 HOT int open_fixmap(struct cursor *c, struct decoder *d, unsigned count) {
     if (count - 3 <= 2 && c->end - c->p >= 8 && sqrl_load_le32(c->p + 1) == 0x646e02c4)
-        return open_array_map(c, d); /* the key is b"nd" */
+        return array_map(c, d); /* the key is b"nd" */
     return open_container(c, d, SQRL_MAP, 1, count);
 }
 
-/* 0xc0 to 0xdf, those of a fixed size. */
-HOT int put_fixed(struct cursor *c, struct decoder *d, unsigned byte) {
-    static const uint8_t SIZES[32] = {
-        [0x00] = 1, [0x02] = 1, [0x03] = 1, [0x0a] = 5, [0x0b] = 9,
-        [0x0c] = 2, [0x0d] = 3, [0x0e] = 5, [0x0f] = 9, [0x10] = 2,
-        [0x11] = 3, [0x12] = 5, [0x13] = 9};
-    const uint8_t *p = c->p;
-    unsigned need = SIZES[byte & 31];
-    if (SQRL_UNLIKELY(c->end - p < need))
-        return cut_short(d, p, need);
-    switch (byte) {
-    case 0xca:
-        put(c, SQRL_FLOAT, SQRL_NODE_F32, 0, 0, widen(sqrl_load_be32(p + 1)));
+/* 0xca to 0xd3, of which 9 bytes may be read: the widths of integers differ from one to
+ * the next, so that they are told apart by shifts instead of jumps. */
+HOT int put_number(struct cursor *c, unsigned byte) {
+    uint64_t bits = sqrl_load_be64(c->p + 1);
+    if (byte == 0xcb) {
+        put(c, SQRL_FLOAT, 0, 0, 0, bits);
+        c->p += 9;
+        return STEP_NEXT;
+    }
+    if (byte == 0xca) {
+        put(c, SQRL_FLOAT, SQRL_NODE_F32, 0, 0, widen((uint32_t)(bits >> 32)));
         c->p += 5;
         return STEP_NEXT;
-    case 0xcb:
-        put(c, SQRL_FLOAT, 0, 0, 0, sqrl_load_be64(p + 1));
-        c->p += 9;
-        return STEP_NEXT;
-    case 0xcc:
-        return put_int(c, 2, p[1]);
-    case 0xcd:
-        return put_int(c, 3, sqrl_load_be16(p + 1));
-    case 0xce:
-        return put_int(c, 5, sqrl_load_be32(p + 1));
-    case 0xcf: {
-        uint64_t u = sqrl_load_be64(p + 1);
-        put(c, u > INT64_MAX ? SQRL_UINT : SQRL_INT, 0, 0, 0, u);
-        c->p += 9;
-        return STEP_NEXT;
     }
-    case 0xd0:
-        return put_int(c, 2, (int8_t)p[1]);
-    case 0xd1:
-        return put_int(c, 3, (int16_t)sqrl_load_be16(p + 1));
-    case 0xd2:
-        return put_int(c, 5, (int32_t)sqrl_load_be32(p + 1));
-    case 0xd3:
-        return put_int(c, 9, (int64_t)sqrl_load_be64(p + 1));
-    case 0xc0:
-        put(c, SQRL_NULL, 0, 0, 0, 0);
-        break;
-    default: /* 0xc2, 0xc3 */
-        put(c, SQRL_BOOL, 0, 0, 0, byte & 1);
-        break;
-    }
-    c->p += 1;
+    unsigned width = 1u << (byte & 3), shift = 64 - 8 * width;
+    uint64_t plain = bits >> shift, extended = (uint64_t)((int64_t)bits >> shift);
+    uint64_t value = byte >= 0xd0 ? extended : plain;
+    unsigned type = byte == 0xcf && plain > INT64_MAX ? SQRL_UINT : SQRL_INT;
+    put(c, type, 0, 0, 0, value);
+    c->p += 1 + width;
     return STEP_NEXT;
+}
+
+/* 0xca to 0xd3 so near the end that put_number could read behind it. */
+COLD int put_last_number(struct cursor *c, struct decoder *d, unsigned byte) {
+    size_t width = byte < 0xcc ? (size_t)4 << (byte - 0xca) : (size_t)1 << (byte & 3);
+    if ((size_t)(c->end - c->p) < 1 + width)
+        return cut_short(d, c->p, 1 + width);
+    uint8_t padded[9] = {0};
+    memcpy(padded, c->p, 1 + width);
+    struct cursor t = *c;
+    t.p = padded;
+    put_number(&t, byte);
+    c->n = t.n;
+    c->p += 1 + width;
+    return STEP_NEXT;
+}
+
+HOT int number(struct cursor *c, struct decoder *d, unsigned byte) {
+    if (SQRL_LIKELY(c->end - c->p >= 9))
+        return put_number(c, byte);
+    ON_COPY(c, put_last_number(&copy, d, byte));
 }
 
 /* 0xc4 to 0xdf, those that carry a length of 1, 2 or 4 bytes, and fixext. */
@@ -356,6 +377,10 @@ COLD int close_special(struct cursor *c, struct decoder *d, uint32_t map) {
     return STEP_NEXT;
 }
 
+HOT int special(struct cursor *c, struct decoder *d, uint32_t map) {
+    ON_COPY(c, close_special(&copy, d, map));
+}
+
 /* A value is complete: closes the containers that end with it. */
 HOT int finish(struct cursor *c, struct decoder *d) {
     while (--c->left == 0) {
@@ -369,7 +394,7 @@ HOT int finish(struct cursor *c, struct decoder *d) {
         c->left = (uint32_t)saved;
         c->depth--;
         if (SQRL_UNLIKELY(c->hint > index) && node->type == SQRL_MAP) {
-            int code = close_special(c, d, index);
+            int code = special(c, d, index);
             if (code)
                 return code;
         }
@@ -381,16 +406,18 @@ HOT int step(struct cursor *c, struct decoder *d) {
     unsigned byte = *c->p;
     if ((byte & 0xe0) == 0xa0)
         return put_string(c, d, 1, byte & 31);
-    if (byte < 0x80)
-        return put_int(c, 1, byte);
-    if (byte >= 0xe0)
-        return put_int(c, 1, (int8_t)byte);
+    if ((int8_t)byte >= -32)
+        return put_int(c, (int8_t)byte);
+    if (byte - 0xca < 10)
+        return number(c, d, byte);
     if (byte < 0x90)
         return open_fixmap(c, d, byte & 15);
     if (byte < 0xa0)
         return open_container(c, d, SQRL_ARRAY, 1, byte & 15);
-    if ((0x000ffc0du >> (byte & 31)) & 1)
-        return put_fixed(c, d, byte);
+    if (byte == 0xc2 || byte == 0xc3)
+        return put_simple(c, SQRL_BOOL, byte & 1);
+    if (byte == 0xc0)
+        return put_simple(c, SQRL_NULL, 0);
     if (byte != 0xc1)
         return put_counted(c, d, byte);
     return fail(d, SQRL_E_CORRUPT, c->p, "0xc1 begins no MessagePack value", 0);
@@ -415,7 +442,7 @@ static int decode_one(struct decoder *d, const uint8_t **at) {
             code = cut_short(d, c.p, 1);
             break;
         }
-        if (SQRL_UNLIKELY(c.n == c.room) && (code = grow(&c, d, 1)) != 0)
+        if (SQRL_UNLIKELY(c.n == c.room) && (code = grow_one(&c, d)) != 0)
             break;
         code = step(&c, d);
         if (code == STEP_NEXT && (code = finish(&c, d)) == STEP_DONE) {
@@ -444,16 +471,12 @@ static int begin_decoder(struct decoder *d, struct sqrl_tape *tape, const uint8_
     if (offset > size)
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "offset %zu is behind the %zu bytes given", offset, size);
-    int code = sqrl_tape_reserve(tape, 1, err);
-    if (code)
-        return code;
-    memset(d, 0, sizeof *d);
     d->tape = tape;
     d->bytes = bytes ? bytes : (const uint8_t *)""; /* NULL with a size of 0 */
     d->size_end = d->bytes + size;
     d->limits = sqrl_limits_resolve(limits);
     d->err = err;
-    return SQRL_OK;
+    return sqrl_tape_reserve(tape, 1, err);
 }
 
 int sqrl_msgpack_decode(struct sqrl_tape *tape, const uint8_t *bytes, size_t size,

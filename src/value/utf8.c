@@ -79,15 +79,21 @@ bool sqrl_utf8_scalar(const uint8_t *p, size_t size, bool *ascii) {
 }
 
 #ifdef SQRL_HAVE_AVX2
+SQRL_TARGET_AVX2 static inline __m256i load(const uint8_t *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
 SQRL_TARGET_AVX2 static size_t ascii_avx2(const uint8_t *p, size_t size) {
+    if (size < 32)
+        return ascii_scalar(p, size);
     size_t i = 0;
     for (; size - i >= 32; i += 32) {
-        __m256i v = _mm256_loadu_si256((const __m256i *)(p + i));
-        unsigned mask = (unsigned)_mm256_movemask_epi8(v);
+        unsigned mask = (unsigned)_mm256_movemask_epi8(load(p + i));
         if (mask)
             return i + (size_t)__builtin_ctz(mask);
     }
-    return i + ascii_scalar(p + i, size - i);
+    unsigned mask = (unsigned)_mm256_movemask_epi8(load(p + size - 32)); /* some twice */
+    return mask ? size - 32 + (size_t)__builtin_ctz(mask) : size;
 }
 
 /* What can be wrong with two bytes in a row. */
@@ -105,9 +111,11 @@ SQRL_TARGET_AVX2 static size_t ascii_avx2(const uint8_t *p, size_t size) {
 #define TWICE(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
 #define B(x) ((char)(x))
 
-/* Non-zero bytes where the characters of `now`, with `before` in front of it, are at
- * fault. A character that goes on behind `now` is left to the next block. */
-SQRL_TARGET_AVX2 static inline __m256i block_faults(__m256i now, __m256i before) {
+/* Non-zero bytes where the 32 characters' bytes `now` are at fault; `back1` to `back3`
+ * are the bytes 1 to 3 places before each. A character that goes on behind `now` is no
+ * fault here. */
+SQRL_TARGET_AVX2 static inline __m256i block_faults(__m256i now, __m256i back1,
+                                                    __m256i back2, __m256i back3) {
     const __m256i first_high = TWICE(
         LONG, LONG, LONG, LONG, LONG, LONG, LONG, LONG, B(CONTS), B(CONTS), B(CONTS),
         B(CONTS), SHORT | OVER2, SHORT, SHORT | OVER3 | SURROGATE, SHORT | LARGE | OVER4);
@@ -125,10 +133,6 @@ SQRL_TARGET_AVX2 static inline __m256i block_faults(__m256i now, __m256i before)
         B(LONG | CONTS | OVER2 | SURROGATE | LARGE),
         B(LONG | CONTS | OVER2 | SURROGATE | LARGE), SHORT, SHORT, SHORT, SHORT);
     const __m256i nibble = _mm256_set1_epi8(15);
-    __m256i between = _mm256_permute2x128_si256(before, now, 0x21);
-    __m256i back1 = _mm256_alignr_epi8(now, between, 15);
-    __m256i back2 = _mm256_alignr_epi8(now, between, 14);
-    __m256i back3 = _mm256_alignr_epi8(now, between, 13);
     __m256i high1 = _mm256_and_si256(_mm256_srli_epi16(back1, 4), nibble);
     __m256i low1 = _mm256_and_si256(back1, nibble);
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(now, 4), nibble);
@@ -144,28 +148,37 @@ SQRL_TARGET_AVX2 static inline __m256i block_faults(__m256i now, __m256i before)
     return _mm256_xor_si256(pair, wanted);
 }
 
-/* Start of the character that the byte before `i` belongs to, as far as one can tell. */
-static size_t last_character(const uint8_t *p, size_t i) {
-    size_t k = i;
-    while (k > 0 && i - k < 3 && (p[k - 1] & 0xc0) == 0x80)
-        k--;
-    return k > 0 && p[k - 1] >= 0xc0 ? k - 1 : k;
+SQRL_TARGET_AVX2 static inline __m256i faults_at(const uint8_t *p) {
+    return block_faults(load(p), load(p - 1), load(p - 2), load(p - 3));
+}
+
+/* The first block of a text: ASCII is taken to stand before it. */
+SQRL_TARGET_AVX2 static inline __m256i faults_at_start(const uint8_t *p) {
+    __m256i now = load(p);
+    __m256i between = _mm256_permute2x128_si256(_mm256_setzero_si256(), now, 0x21);
+    return block_faults(now, _mm256_alignr_epi8(now, between, 15),
+                        _mm256_alignr_epi8(now, between, 14),
+                        _mm256_alignr_epi8(now, between, 13));
 }
 
 SQRL_TARGET_AVX2 bool sqrl_utf8_avx2(const uint8_t *p, size_t size, bool *ascii) {
     size_t i = ascii_avx2(p, size);
     *ascii = i == size;
-    if (size - i < 64)
+    if (*ascii)
+        return true;
+    if (size < 32 + 3)
         return valid_from(p, size, i);
-    __m256i before = _mm256_setzero_si256(), faults = before;
-    for (; size - i >= 32; i += 32) {
-        __m256i now = _mm256_loadu_si256((const __m256i *)(p + i));
-        faults = _mm256_or_si256(faults, block_faults(now, before));
-        before = now;
+    __m256i faults = _mm256_setzero_si256();
+    if (i < 3) {
+        faults = faults_at_start(p);
+        i = 32;
     }
-    /* The last whole block may end within a character: that one is looked at again. */
-    return _mm256_testz_si256(faults, faults) &&
-           valid_from(p, size, last_character(p, i));
+    for (; size - i >= 32; i += 32)
+        faults = _mm256_or_si256(faults, faults_at(p + i));
+    if (i < size) /* some bytes twice */
+        faults = _mm256_or_si256(faults, faults_at(p + size - 32));
+    bool cut = p[size - 1] >= 0xc0 || p[size - 2] >= 0xe0 || p[size - 3] >= 0xf0;
+    return !cut && _mm256_testz_si256(faults, faults);
 }
 #endif
 

@@ -45,13 +45,12 @@ static inline int sqrl_tape_reserve(struct sqrl_tape *tape, uint32_t more,
     return sqrl_tape_grow(tape, more, err);
 }
 
-/* Fills one node; `bits` is v.u (v.i, v.offset, v.next alike). */
+/* Fills one node; `bits` is v.u (v.i, v.offset, v.next alike). Two stores of 8 bytes,
+ * since compilers do not join the four small ones. */
 static inline void sqrl_node_put(struct sqrl_node *node, unsigned type, unsigned flags,
                                  unsigned aux, uint32_t size, uint64_t bits) {
-    node->type = (uint8_t)type;
-    node->flags = (uint8_t)flags;
-    node->aux = (uint16_t)aux;
-    node->size = size;
+    uint64_t head = (uint64_t)size << 32 | (uint32_t)(aux << 16 | flags << 8 | type);
+    memcpy(node, &head, 8);
     node->v.u = bits;
 }
 

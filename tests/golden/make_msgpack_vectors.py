@@ -2,13 +2,17 @@
 
 Run by hand, with msgpack 1.x, msgpack-numpy 0.4.8 and numpy 1.x or 2.x installed:
     python tests/golden/make_msgpack_vectors.py > tests/golden/msgpack/vectors.h
+With the name of a folder it also writes some of them there, as seeds for fuzzing:
+    python tests/golden/make_msgpack_vectors.py tests/fuzz/corpus/msgpack > /dev/null
 
 Every vector is (name, bytes, dump, again): `dump` spells the value that Python sees (see
 test_msgpack.c for the notation), `again` is what encoding the decoded value must give:
 the same bytes, except for the old forms of arrays, which become the new one.
 """
 
+import pathlib
 import struct
+import sys
 
 import msgpack
 import msgpack_numpy
@@ -134,7 +138,10 @@ for t in ("<M8[ns]", "<m8[s]", ">M8[D]"):  # 0.4.8 can't write these, earlier on
     a = np.arange(4).astype(t).reshape(2, 2)
     add(f"array {t}", a, msgpack.packb({b"nd": True, b"type": t, b"kind": b"",
                                         b"shape": a.shape, b"data": a.tobytes()}))
-add("scalar longdouble", np.longdouble(0))
+# by hand: 6 of the 16 bytes that Python writes are whatever lay there
+vectors.append(("scalar longdouble", msgpack.packb(
+    {b"nd": False, b"type": "<f16", b"data": bytes(16)}),
+    "n:other:s::" + "00" * 16 + ":" + dump("<f16"), None))
 v = np.timedelta64(5, "s")
 add("scalar timedelta", v, msgpack.packb({b"nd": False, b"type": v.dtype.str,
                                           b"data": v.tobytes()}))
@@ -227,3 +234,11 @@ for name, packed, text, again in vectors:
     print(f"    {{{c_text(name)},\n     {c_string(packed)},\n     {len(packed)},")
     print(f"     {c_text(text)},\n     {second},\n     {second_size}}},")
 print("};")
+
+SEEDS = ("nested", "sample", "structure in structure", "raw in a sample: high", "raw structure",
+         "other order: i2", "without kind: words", "complexes", "scalar <f4", "array >c16",
+         "array of structures with titles", "map of 16", "ext of 17", "timestamp")
+for name, packed, _, _ in vectors if len(sys.argv) > 1 else []:
+    if name in SEEDS:
+        file = "".join(c if c.isalnum() else "_" for c in name) + ".msgpack"
+        (pathlib.Path(sys.argv[1]) / file).write_bytes(packed)

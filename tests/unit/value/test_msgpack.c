@@ -457,7 +457,6 @@ static void float32_keeps_every_bit(void **state) {
 static bool put_single(struct sqrl_bytes *out, const struct sqrl_tape *tape,
                        const uint8_t *bytes) {
     const struct sqrl_node *n = tape->nodes;
-    const uint8_t *data = bytes + (n->type == SQRL_NDARRAY ? 0 : n->v.offset);
     struct sqrl_ndarray a;
     switch (n->type) {
     case SQRL_NULL:
@@ -471,8 +470,8 @@ static bool put_single(struct sqrl_bytes *out, const struct sqrl_tape *tape,
     case SQRL_FLOAT:
         return !n->flags && sqrl_msgpack_put_float(out, n->v.f, NULL) == SQRL_OK;
     case SQRL_STRING:
-        data = bytes + n->v.offset;
-        return sqrl_msgpack_put_string(out, (const char *)data, n->size, NULL) == SQRL_OK;
+        return sqrl_msgpack_put_string(out, (const char *)bytes + n->v.offset, n->size,
+                                       NULL) == SQRL_OK;
     case SQRL_BINARY:
         return sqrl_msgpack_put_binary(out, bytes + n->v.offset, n->size, NULL) ==
                SQRL_OK;
