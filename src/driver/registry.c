@@ -7,11 +7,13 @@
 
 #include "driver/driver.h"
 #include "driver/driver_idx.h"
+#include "driver/driver_sqrl.h"
 #include "format/format.h"
 
 enum { MAX_DRIVERS = 128 };
 
-static const struct sqrl_driver_ops *const special[] = {&sqrl_driver_idx};
+static const struct sqrl_driver_ops *const special[] = {&sqrl_driver_idx,
+                                                        &sqrl_driver_native};
 
 struct registry {
     struct sqrl_lock lock;

@@ -18,8 +18,7 @@
 #define SQRL_SHARD_PREFIX_BYTES 28 /* a random prefix and NUL */
 #define SQRL_CHUNK_BYTES (UINT64_C(64) << 20)
 
-/* --- names
- * ------------------------------------------------------------------------------- */
+/* --- names --- */
 /* A prefix for one pack run's shards that no other run has: 26 characters [0-9a-z], time
  * first. */
 SQRL_CHECK int sqrl_shard_prefix(char out[SQRL_SHARD_PREFIX_BYTES],
@@ -27,8 +26,7 @@ SQRL_CHECK int sqrl_shard_prefix(char out[SQRL_SHARD_PREFIX_BYTES],
 /* "<prefix>-<number, 6 digits or more>.sqrl", allocated: free with free(). */
 char *sqrl_shard_name(const char *prefix, uint64_t number, struct sqrl_error *err);
 
-/* --- reading
- * ----------------------------------------------------------------------------- */
+/* --- reading --- */
 struct sqrl_commit_shard {
     char *name; /* relative to the directory */
     uint64_t file_bytes, samples, blocks, raw_bytes;
@@ -78,8 +76,7 @@ SQRL_CHECK int sqrl_commit_parse(const char *id, const uint8_t *bytes, size_t si
                                  struct sqrl_commit *out, struct sqrl_error *err);
 void sqrl_commit_reset(struct sqrl_commit *commit);
 
-/* --- writing
- * ----------------------------------------------------------------------------- */
+/* --- writing --- */
 struct sqrl_commit_total {
     uint64_t shards, blocks, samples, raw_bytes, file_bytes;
 };

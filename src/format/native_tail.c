@@ -20,8 +20,7 @@ void native_tail_reset(struct native_tail *tail) {
     *tail = (struct native_tail){0};
 }
 
-/* --- the footer's map
- * -------------------------------------------------------------------- */
+/* --- the footer's map --- */
 
 struct footer {
     struct sqrl_tape tape;
@@ -63,8 +62,7 @@ static bool get_text(const struct footer *footer, uint32_t map, const char *key,
     return true;
 }
 
-/* --- block table
- * ------------------------------------------------------------------------- */
+/* --- block table --- */
 
 /* The most that a frame of `stored` bytes can hold: a zstd block of 4 bytes (3 and one
  * repeated byte) makes 128 KiB, one byte of lz4 makes at most 255. */
@@ -139,8 +137,7 @@ static int read_table(const struct footer *footer, uint64_t limit,
     return SQRL_OK;
 }
 
-/* --- list of frames
- * ---------------------------------------------------------------------- */
+/* --- list of frames --- */
 
 /* Frames lie one behind the other between the data and the footer at `end`. Which kinds
  * they are doesn't matter here: unknown ones are left alone. */
@@ -173,8 +170,7 @@ static int read_frames(const struct footer *footer, uint64_t end,
     return offset == end ? SQRL_OK : footer_bad(footer, "list of frames");
 }
 
-/* --- all of the footer
- * ------------------------------------------------------------------- */
+/* --- all of the footer --- */
 
 /* A later minor version may add what a reader must know about; it says so by name. */
 static int check_required(const struct footer *footer) {
@@ -251,8 +247,7 @@ int native_footer_parse(const uint8_t *frame, size_t size, uint64_t offset,
     return rc;
 }
 
-/* --- the trailer
- * ------------------------------------------------------------------------- */
+/* --- the trailer --- */
 
 static bool begins_like_data(const uint8_t *head, size_t size) {
     const struct sqrl_codec_ops *codec = sqrl_codec_by_magic(head, size);

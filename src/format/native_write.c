@@ -16,7 +16,7 @@ const struct sqrl_option native_write_options[] = {
     {"codec", SQRL_OPTION_CHOICE, SQRL_OPTION_PLAIN, "zstd", "zstd|lz4|none",
      "compression; none stores all blocks uncompressed"},
     {"level", SQRL_OPTION_INT, SQRL_OPTION_PLAIN, NULL, NULL,
-     "compression level; default 3 for zstd, the fast one for lz4"},
+     "compression level; default 1"},
     {0}};
 
 int native_create(void *state, const struct sqrl_writer_args *args,
@@ -31,8 +31,10 @@ int native_create(void *state, const struct sqrl_writer_args *args,
         return sqrl_error_set(err, SQRL_E_UNSUPPORTED, "codec \"%s\" is not built in",
                               name);
     const struct sqrl_codec_ops *codec = writer->codec;
-    writer->level = codec->level_default;
+    /* On text, zstd's level 1 packs 1.6 times as fast as its level 3 and unpacks 1.15
+     * times as fast, for files 1.1 times as large. */
     writer->fast_level = SQRL_MAX(codec->level_min, SQRL_MIN(1, codec->level_default));
+    writer->level = writer->fast_level;
     if (!sqrl_settings_text(args->settings, native_write_options, "level"))
         return SQRL_OK;
     int64_t level;
@@ -58,8 +60,7 @@ void native_dispose(void *state) {
     sqrl_schema_reset(&writer->schema);
 }
 
-/* --- encode
- * ------------------------------------------------------------------------------ */
+/* --- encode --- */
 
 /* Decodes the samples: they are valid, as many as they are said to be, and have this
  * schema. */
@@ -174,8 +175,7 @@ int native_encode(const void *state, const struct sqrl_raw_block *raw,
     return rc;
 }
 
-/* --- append
- * ------------------------------------------------------------------------------ */
+/* --- append --- */
 
 static int put_record(struct native_writer *writer, const struct sqrl_coded_block *block,
                       struct sqrl_error *err) {
@@ -227,8 +227,7 @@ int native_append(void *state, const struct sqrl_coded_block *block,
     return SQRL_OK;
 }
 
-/* --- finish
- * ------------------------------------------------------------------------------ */
+/* --- finish --- */
 
 static int put_text(struct sqrl_bytes *out, const char *text, struct sqrl_error *err) {
     return sqrl_msgpack_put_string(out, text, strlen(text), err);

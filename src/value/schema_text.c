@@ -7,8 +7,7 @@
 static const char *const kind_names[] = {"null",   "dense",  "ragged",
                                          "string", "binary", "other"};
 
-/* --- MessagePack
- * ------------------------------------------------------------------------- */
+/* --- MessagePack --- */
 
 static int put_text(struct sqrl_bytes *out, const char *text, struct sqrl_error *err) {
     return sqrl_msgpack_put_string(out, text, strlen(text), err);
@@ -203,8 +202,7 @@ int sqrl_schema_decode(struct sqrl_schema *schema, const struct sqrl_node *nodes
     return SQRL_OK;
 }
 
-/* --- text
- * -------------------------------------------------------------------------------- */
+/* --- text --- */
 
 /* Text of which only a part may fit. */
 struct text {

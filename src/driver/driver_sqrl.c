@@ -1,0 +1,177 @@
+/* driver_sqrl.c - the driver of native shards.
+ *
+ * A directory with commits is what its commits say, nothing else: shards that no commit
+ * names (of a run that was killed, or that still runs) are not part of it. Local
+ * directories are compared with their commits on opening, by one listing; elsewhere a
+ * shard that is gone or changed is noticed when it is opened. */
+#include <stdlib.h>
+
+#include "driver/driver.h"
+#include "driver/driver_sqrl.h"
+#include "format/commit.h"
+#include "format/native.h"
+
+#define LLU(x) ((unsigned long long)(x))
+
+static const struct sqrl_listed *find_listed(const struct sqrl_listing *listing,
+                                             const char *name) {
+    size_t from = 0, to = listing->count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        int order = strcmp(listing->files[middle].name, name);
+        if (order == 0)
+            return &listing->files[middle];
+        if (order < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return NULL;
+}
+
+/* The shard is there, and as large as the commit says. */
+static int check_shard(const struct sqrl_driver_args *args, const char *path,
+                       const struct sqrl_listing *listing,
+                       const struct sqrl_commit *commit,
+                       const struct sqrl_commit_shard *shard, struct sqrl_error *err) {
+    const struct sqrl_listed *listed = find_listed(listing, shard->name);
+    struct sqrl_stat stat = {0};
+    if (listed)
+        stat.size = listed->bytes;
+    else if (sqrl_fs_stat(args->fs, path, &stat, NULL) != SQRL_OK)
+        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                              "shard \"%s\" of commit %s is missing: restore it, or run "
+                              "`squirrel index` to index the shards that are there",
+                              shard->name, commit->id);
+    if (stat.size == shard->file_bytes)
+        return SQRL_OK;
+    return sqrl_error_set(err, SQRL_E_CORRUPT,
+                          "shard \"%s\" has %llu bytes, but %llu in commit %s: restore "
+                          "it, or run `squirrel index` to index the shards as they are",
+                          shard->name, LLU(stat.size), LLU(shard->file_bytes),
+                          commit->id);
+}
+
+static int add_commit(const struct sqrl_driver_args *args,
+                      const struct sqrl_listing *listing,
+                      const struct sqrl_commit *commit, struct sqrl_shard_list *out,
+                      struct sqrl_error *err) {
+    int rc = SQRL_OK;
+    for (uint64_t i = 0; rc == SQRL_OK && i < commit->shard_count; i++) {
+        const struct sqrl_commit_shard *shard = &commit->shards[i];
+        char *path = sqrl_path_join(args->path, shard->name, err);
+        if (!path)
+            return SQRL_E_NO_MEMORY;
+        if (listing)
+            rc = check_shard(args, path, listing, commit, shard, err);
+        struct sqrl_shard known = {.file_bytes = shard->file_bytes,
+                                   .samples = shard->samples,
+                                   .blocks = shard->blocks,
+                                   .raw_bytes = shard->raw_bytes};
+        if (rc == SQRL_OK)
+            rc = sqrl_shard_list_add(out, path, &sqrl_format_native, &known, err);
+        free(path);
+    }
+    return rc;
+}
+
+/* The commits' schemas as one, places counted over all shards; none when one has none. */
+static int set_schema(const struct sqrl_commits *commits, struct sqrl_shard_list *out,
+                      struct sqrl_error *err) {
+    struct sqrl_schema all = {0};
+    uint64_t shards = 0;
+    bool known = true;
+    int rc = SQRL_OK;
+    for (size_t i = 0; rc == SQRL_OK && known && i < commits->count; i++) {
+        struct sqrl_schema copy;
+        known = commits->items[i].has_schema;
+        if (!known)
+            break;
+        rc = sqrl_schema_copy(&commits->items[i].schema, &copy, err);
+        for (uint32_t f = 0; f < copy.count; f++)
+            copy.fields[f].first.shard += shards;
+        if (rc == SQRL_OK)
+            rc = sqrl_schema_merge(&all, &copy, err);
+        sqrl_schema_reset(&copy);
+        shards += commits->items[i].shard_count;
+    }
+    if (rc == SQRL_E_LIMIT) { /* together they have too many fields for a schema */
+        sqrl_error_clear(err);
+        known = false;
+        rc = SQRL_OK;
+    }
+    if (rc == SQRL_OK && known)
+        rc = sqrl_shard_list_set_schema(out, &all, err);
+    sqrl_schema_reset(&all);
+    return rc;
+}
+
+static int add_commits(const struct sqrl_driver_args *args,
+                       const struct sqrl_commits *commits, struct sqrl_shard_list *out,
+                       struct sqrl_error *err) {
+    struct sqrl_listing listing = {0};
+    bool local = sqrl_fs_ops_of(args->fs)->flags & SQRL_FS_LOCAL;
+    int rc = SQRL_OK;
+    if (local)
+        rc = sqrl_listing_read(args->fs, args->path, &listing, err);
+    for (size_t i = 0; rc == SQRL_OK && i < commits->count; i++)
+        rc = add_commit(args, local ? &listing : NULL, &commits->items[i], out, err);
+    if (rc == SQRL_OK)
+        rc = set_schema(commits, out, err);
+    if (rc == SQRL_OK)
+        sqrl_shard_list_set_fingerprint(out, commits->fingerprint);
+    sqrl_listing_reset(&listing);
+    return rc;
+}
+
+static bool is_shard_name(const char *name) {
+    size_t size = strlen(name), suffix = strlen(SQRL_NATIVE_SUFFIX);
+    return size > suffix && strcmp(name + size - suffix, SQRL_NATIVE_SUFFIX) == 0;
+}
+
+/* No commit: all files *.sqrl. Without any the general way says what is there instead. */
+static int add_files(const struct sqrl_driver_args *args, struct sqrl_shard_list *out,
+                     struct sqrl_error *err) {
+    struct sqrl_listing listing;
+    int rc = sqrl_listing_read(args->fs, args->path, &listing, err);
+    size_t found = 0;
+    for (size_t i = 0; rc == SQRL_OK && i < listing.count; i++) {
+        if (!is_shard_name(listing.files[i].name))
+            continue;
+        struct sqrl_shard known = {.file_bytes = listing.files[i].bytes,
+                                   .samples = SQRL_UNKNOWN,
+                                   .blocks = SQRL_UNKNOWN,
+                                   .raw_bytes = SQRL_UNKNOWN};
+        char *path = sqrl_path_join(args->path, listing.files[i].name, err);
+        rc = path ? sqrl_shard_list_add(out, path, &sqrl_format_native, &known, err)
+                  : SQRL_E_NO_MEMORY;
+        free(path);
+        found++;
+    }
+    sqrl_listing_reset(&listing);
+    if (rc == SQRL_OK && found == 0)
+        rc = sqrl_shard_list_files(args, &sqrl_format_native, out, err);
+    return rc;
+}
+
+static int open_sqrl(const struct sqrl_driver_args *args, struct sqrl_shard_list *out,
+                     struct sqrl_error *err) {
+    if (!args->stat.directory)
+        return sqrl_shard_list_files(args, &sqrl_format_native, out, err);
+    struct sqrl_commits commits;
+    int rc = sqrl_commits_read(args->context, args->fs, args->path, &commits, err);
+    if (rc == SQRL_OK)
+        rc = commits.count ? add_commits(args, &commits, out, err)
+                           : add_files(args, out, err);
+    sqrl_commits_reset(&commits);
+    return rc;
+}
+
+const struct sqrl_driver_ops sqrl_driver_native = {
+    .size = sizeof(struct sqrl_driver_ops),
+    .api = SQRL_DRIVER_API,
+    .name = "sqrl",
+    .doc = "native shards: one file, or a directory with its commits",
+    .format = &sqrl_format_native,
+    .open = open_sqrl,
+};
