@@ -177,11 +177,8 @@ static int step_header(struct decoder *d, struct sqrl_codec_io *io, bool *waits,
 
 static int step_body(struct decoder *d, struct sqrl_codec_io *io, bool *waits,
                      struct sqrl_error *err) {
-    struct sqrl_inflate_step step = {.in = io->in,
-                                     .in_size = io->in_size,
-                                     .out = io->out,
-                                     .out_size = io->out_size,
-                                     .whole = d->whole};
+    struct sqrl_inflate_step step = {
+        .in = io->in, .in_size = io->in_size, .out = io->out, .out_size = io->out_size};
     int rc = d->engine->inflate(d->inflate, &step);
     size_t in = io->in_size - step.in_size, out = io->out_size - step.out_size;
     sqrl_io_consume(io, in);

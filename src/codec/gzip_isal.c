@@ -57,34 +57,11 @@ static void hand_back(struct inflate_state *s, struct sqrl_inflate_step *step) {
     }
 }
 
-static int inflate_whole(struct inflate_state *s, struct sqrl_inflate_step *step) {
-    uint8_t nothing = 0;
-    s->next_in = (uint8_t *)(uintptr_t)step->in;
-    s->avail_in = (uint32_t)step->in_size;
-    s->next_out = step->out_size ? step->out : &nothing;
-    s->avail_out = (uint32_t)step->out_size;
-    int rc = isal_inflate_stateless(s);
-    step->in += step->in_size - s->avail_in;
-    step->in_size = s->avail_in;
-    if (step->out_size > 0)
-        step->out += step->out_size - s->avail_out;
-    step->out_size = s->avail_out;
-    if (rc < 0) {
-        step->problem = problem_text(rc);
-        return SQRL_E_CORRUPT;
-    }
-    step->done = rc == ISAL_DECOMP_OK;
-    return SQRL_OK;
-}
-
 static int isal_step(void *state, struct sqrl_inflate_step *step) {
     struct inflate_state *s = state;
     uint8_t nothing = 0;
     int rc;
     bool moved;
-    if (step->whole && step->in_size > 0 && step->in_size <= UINT32_MAX &&
-        step->out_size <= UINT32_MAX)
-        return inflate_whole(s, step);
     do {
         uint32_t in = (uint32_t)SQRL_MIN(step->in_size, PIECE);
         uint32_t out = (uint32_t)SQRL_MIN(step->out_size, PIECE);

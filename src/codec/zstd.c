@@ -153,6 +153,14 @@ static uint64_t first_bad_frame(const uint8_t *in, size_t in_size) {
     return at;
 }
 
+/* As far as its first bytes tell: does a frame, or a part of one, begin here? */
+static bool begins_frame(const uint8_t *at, size_t size) {
+    uint8_t magic[4] = {0x28, 0xB5, 0x2F, 0xFD}, skippable[4] = {0x50, 0x2A, 0x4D, 0x18};
+    size_t n = SQRL_MIN(size, sizeof(magic));
+    skippable[0] = (uint8_t)(0x50 | (n > 0 ? at[0] & 0x0F : 0));
+    return memcmp(at, magic, n) == 0 || memcmp(at, skippable, n) == 0;
+}
+
 static int zstd_decompress(const uint8_t *in, size_t in_size, uint8_t *raw,
                            size_t raw_size, struct sqrl_error *err) {
     if (in_size == 0)
@@ -180,6 +188,11 @@ static int zstd_decompress(const uint8_t *in, size_t in_size, uint8_t *raw,
             "zstd: the frame at offset %llu holds more than the %zu bytes "
             "that are expected",
             (unsigned long long)offset, raw_size);
+    }
+    if (offset > 0 && !begins_frame(in + offset, in_size - (size_t)offset)) {
+        return sqrl_error_set(err, SQRL_E_CORRUPT,
+                              "zstd: foreign bytes behind the frame, at offset %llu",
+                              (unsigned long long)offset);
     }
     if (ZSTD_getErrorCode(rc) == ZSTD_error_srcSize_wrong && offset < in_size) {
         return sqrl_error_set(

@@ -283,7 +283,7 @@ int sqrl_file_read_exact(struct sqrl_file *file, uint64_t offset, void *data, si
         (unsigned long long)(range.got ? offset + range.got
                                        : SQRL_MIN(offset, file->stat.size)),
         size, (unsigned long long)offset);
-    return sqrl_error_at(err, rc, "%s", file->path);
+    return name_path(file->fs, file->path, rc, err);
 }
 
 /* --- writing --- */
