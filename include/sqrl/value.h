@@ -7,10 +7,20 @@
  * a whole subtree in one step. A map is key, value, key, value; keys are strings or
  * binaries (other key types are kept as they are).
  *
- * MessagePack: https://github.com/msgpack/msgpack/blob/master/spec.md; arrays in it as
- * msgpack-numpy 0.4.8 writes them. JSON: RFC 8259. Strict UTF-8 in both (RFC 3629).
- * Threads: a tape belongs to one thread at a time; reading a finished one is free for
- * all.
+ * MessagePack: https://github.com/msgpack/msgpack/blob/master/spec.md. JSON: RFC 8259.
+ * Strict UTF-8 in both (RFC 3629).
+ *
+ * Arrays in MessagePack, as msgpack-numpy 0.4.8 and the versions before write them: a map
+ * with exactly the keys nd, type, kind, shape, data (before 0.4 without kind), of a
+ * scalar nd, type, data, of a Python complex `complex`, data, in any order, becomes one
+ * NDARRAY or COMPLEX node; a map with other keys or types of values stays a map.
+ * - Binary keys are the usual form. Where size and shape contradict each other it is
+ *   SQRL_E_CORRUPT; arrays of Python objects (dtype 'O') are pickles: SQRL_E_UNSUPPORTED.
+ * - Text keys are what use_bin_type=False writes, or anybody's map. They are folded only
+ *   where kind and data are texts too (raw ones, need not be UTF-8), nd is a bool and the
+ *   data have the very size that type and shape ask for; else the map stays a map.
+ * Encoding writes all of them in the usual form.
+ * Threads: a tape belongs to one thread at a time; reading a finished one is free to all.
  */
 #ifndef SQRL_VALUE_H
 #define SQRL_VALUE_H
@@ -27,23 +37,21 @@ extern "C" {
 
 enum sqrl_type {
     SQRL_NULL = 0,
-    SQRL_BOOL,    /* v.u is 0 or 1 */
-    SQRL_INT,     /* v.i */
-    SQRL_UINT,    /* v.u, only for values above INT64_MAX */
-    SQRL_FLOAT,   /* v.f; SQRL_NODE_F32 when it was stored as 32 bits */
-    SQRL_NUMBER,  /* decimal text of an integer beyond 64 bits (JSON only): v.offset, size
-                   */
-    SQRL_STRING,  /* UTF-8: v.offset, size bytes; SQRL_NODE_ASCII when all bytes are < 128
-                   */
-    SQRL_BINARY,  /* v.offset, size bytes */
-    SQRL_EXT,     /* MessagePack extension: aux = type + 128, v.offset, size bytes */
-    SQRL_COMPLEX, /* msgpack-numpy's Python complex: text "(1+2j)" at v.offset, size bytes
-                   */
+    SQRL_BOOL,   /* v.u is 0 or 1 */
+    SQRL_INT,    /* v.i */
+    SQRL_UINT,   /* v.u, only for values above INT64_MAX */
+    SQRL_FLOAT,  /* v.f; SQRL_NODE_F32 when it was stored as 32 bits */
+    SQRL_NUMBER, /* JSON's integer beyond 64 bits: decimal text at v.offset, size bytes */
+    SQRL_STRING, /* UTF-8: v.offset, size bytes; SQRL_NODE_ASCII when all are < 128 */
+    SQRL_BINARY, /* v.offset, size bytes */
+    SQRL_EXT,    /* MessagePack extension: aux = type + 128, v.offset, size bytes */
+    SQRL_COMPLEX, /* Python's complex of msgpack-numpy: text "(1+2j)" at v.offset, size */
     SQRL_ARRAY,   /* size items; v.next */
     SQRL_MAP,     /* size pairs; v.next */
     SQRL_NDARRAY  /* size = number of dimensions, aux = dtype; v.next. Its nodes: BINARY
-                     with  the data in C order, one INT for each dimension, and for
-                     SQRL_DTYPE_OTHER the dtype's description (STRING "<U5" or ARRAY) */
+                     with the data in C order, one INT for each dimension, and for
+                     SQRL_DTYPE_OTHER the dtype's description (STRING "<U5", a BINARY of
+                     the  same in old files, or the ARRAY of a structure's fields) */
 };
 
 enum sqrl_node_flag {
@@ -51,9 +59,9 @@ enum sqrl_node_flag {
     SQRL_NODE_F32 = 2,     /* FLOAT: stored as 32 bits */
     SQRL_NODE_SWAPPED = 4, /* NDARRAY: the data are big-endian */
     SQRL_NODE_SCALAR = 8,  /* NDARRAY of 0 dimensions that was a NumPy scalar */
-    /* BINARY of an NDARRAY that was JSON: its data don't fit the text they come from; they
-     * lie on the tape behind the NDARRAY's last child, up to its v.next; v.offset is 0. So
-     * skip an NDARRAY by v.next, and take its data by sqrl_ndarray_view. */
+    /* BINARY of an NDARRAY that was JSON: its data don't fit the text they come from;
+     * they lie on the tape behind the NDARRAY's last child, up to its v.next; v.offset is
+     * 0. So skip an NDARRAY by v.next, and take its data by sqrl_ndarray_view. */
     SQRL_NODE_ON_TAPE = 16
 };
 
@@ -216,13 +224,13 @@ static inline uint32_t sqrl_node_next(const struct sqrl_node *nodes, uint32_t no
     return nodes[node].type >= SQRL_ARRAY ? (uint32_t)nodes[node].v.next : node + 1;
 }
 
-/* The value of key `name` in the map `node`, or SQRL_NO_NODE. Of duplicate keys the last
- * counts, as in Python. */
+/* The value of key `name`, a string or a binary, in the map `node`, or SQRL_NO_NODE. Of
+ * duplicate keys the last counts, as in Python. */
 SQRL_API uint32_t sqrl_map_find(const struct sqrl_node *nodes, uint32_t node,
                                 const uint8_t *bytes, const char *name, size_t name_size);
 
-/* An NDARRAY node taken apart. `data` points into `bytes`, or into the tape when the array
- * was JSON (SQRL_NODE_ON_TAPE). */
+/* An NDARRAY node taken apart. `data` points into `bytes`, or into the tape when the
+ * array was JSON (SQRL_NODE_ON_TAPE). */
 struct sqrl_ndarray {
     enum sqrl_dtype dtype;
     bool swapped, scalar;

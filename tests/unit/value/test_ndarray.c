@@ -231,74 +231,75 @@ static int decode_structure(const char *fields, size_t size, size_t bytes, int *
     return decode_map(type, &err);
 }
 
+static const struct {
+    const char *fields;
+    size_t size, bytes;
+    int code, type;
+} STRUCTURES[] = {
+    /* [("a", "<i4"), ("b", "|u1")] */
+    {LIT("\x92\x92\xa1"
+         "a\xa3<i4\x92\xa1"
+         "b\xa3|u1"),
+     10, SQRL_OK, SQRL_NDARRAY},
+    {LIT("\x92\x92\xa1"
+         "a\xa3<i4\x92\xa1"
+         "b\xa3|u1"),
+     12, SQRL_E_CORRUPT, -1},
+    /* [("a", "<i4", (2, 3))] */
+    {LIT("\x91\x93\xa1"
+         "a\xa3<i4\x92\x02\x03"),
+     48, SQRL_OK, SQRL_NDARRAY},
+    {LIT("\x91\x93\xa1"
+         "a\xa3<i4\x92\x02\x03"),
+     40, SQRL_E_CORRUPT, -1},
+    /* [("a", "<i4", 2)] */
+    {LIT("\x91\x93\xa1"
+         "a\xa3<i4\x02"),
+     16, SQRL_OK, SQRL_NDARRAY},
+    /* [("a", [("x", "<f8"), ("y", "|S3")], (2,)), ("b", "|u1")] */
+    {LIT("\x92\x93\xa1"
+         "a\x92\x92\xa1x\xa3<f8\x92\xa1y\xa3|S3\x91\x02\x92\xa1"
+         "b\xa3|u1"),
+     46, SQRL_OK, SQRL_NDARRAY},
+    {LIT("\x92\x93\xa1"
+         "a\x92\x92\xa1x\xa3<f8\x92\xa1y\xa3|S3\x91\x02\x92\xa1"
+         "b\xa3|u1"),
+     44, SQRL_E_CORRUPT, -1},
+    /* [(("title", "name"), "<i2")] */
+    {LIT("\x91\x92\x92\xa1t\xa1n\xa3<i2"), 4, SQRL_OK, SQRL_NDARRAY},
+    /* names and types as bytes, as Python 2 wrote them */
+    {LIT("\x91\x92\xc4\x01"
+         "a\xc4\x03<i2"),
+     4, SQRL_OK, SQRL_NDARRAY},
+    /* not a list of fields: a map */
+    {LIT("\x91\x91\xa1"
+         "a"),
+     4, SQRL_OK, SQRL_MAP},
+    {LIT("\x92\xa1"
+         "a\xa3<i4"),
+     4, SQRL_OK, SQRL_MAP},
+    {LIT("\x91\x92\x01\xa3<i4"), 8, SQRL_OK, SQRL_MAP},
+    {LIT("\x91\x92\xa1"
+         "a\x01"),
+     8, SQRL_OK, SQRL_MAP},
+    {LIT("\x91\x93\xa1"
+         "a\xa3<i4\xa1x"),
+     8, SQRL_OK, SQRL_MAP},
+    {LIT("\x91\x93\xa1"
+         "a\xa3<i4\xff"),
+     8, SQRL_OK, SQRL_MAP},
+    {LIT("\x91\x92\x92\xa1t\x91\xa1n\xa3<i2"), 4, SQRL_OK, SQRL_MAP},
+    /* not a text where kind says structure */
+    {LIT("\xa3<i4"), 8, SQRL_OK, SQRL_MAP},
+};
+
 static void structures_have_the_size_of_their_fields(void **state) {
     (void)state;
-    static const struct {
-        const char *fields;
-        size_t size, bytes;
-        int code, type;
-    } CASES[] = {
-        /* [("a", "<i4"), ("b", "|u1")] */
-        {LIT("\x92\x92\xa1"
-             "a\xa3<i4\x92\xa1"
-             "b\xa3|u1"),
-         10, SQRL_OK, SQRL_NDARRAY},
-        {LIT("\x92\x92\xa1"
-             "a\xa3<i4\x92\xa1"
-             "b\xa3|u1"),
-         12, SQRL_E_CORRUPT, -1},
-        /* [("a", "<i4", (2, 3))] */
-        {LIT("\x91\x93\xa1"
-             "a\xa3<i4\x92\x02\x03"),
-         48, SQRL_OK, SQRL_NDARRAY},
-        {LIT("\x91\x93\xa1"
-             "a\xa3<i4\x92\x02\x03"),
-         40, SQRL_E_CORRUPT, -1},
-        /* [("a", "<i4", 2)] */
-        {LIT("\x91\x93\xa1"
-             "a\xa3<i4\x02"),
-         16, SQRL_OK, SQRL_NDARRAY},
-        /* [("a", [("x", "<f8"), ("y", "|S3")], (2,)), ("b", "|u1")] */
-        {LIT("\x92\x93\xa1"
-             "a\x92\x92\xa1x\xa3<f8\x92\xa1y\xa3|S3\x91\x02\x92\xa1"
-             "b\xa3|u1"),
-         46, SQRL_OK, SQRL_NDARRAY},
-        {LIT("\x92\x93\xa1"
-             "a\x92\x92\xa1x\xa3<f8\x92\xa1y\xa3|S3\x91\x02\x92\xa1"
-             "b\xa3|u1"),
-         44, SQRL_E_CORRUPT, -1},
-        /* [(("title", "name"), "<i2")] */
-        {LIT("\x91\x92\x92\xa1t\xa1n\xa3<i2"), 4, SQRL_OK, SQRL_NDARRAY},
-        /* names and types as bytes, as Python 2 wrote them */
-        {LIT("\x91\x92\xc4\x01"
-             "a\xc4\x03<i2"),
-         4, SQRL_OK, SQRL_NDARRAY},
-        /* not a list of fields: a map */
-        {LIT("\x91\x91\xa1"
-             "a"),
-         4, SQRL_OK, SQRL_MAP},
-        {LIT("\x92\xa1"
-             "a\xa3<i4"),
-         4, SQRL_OK, SQRL_MAP},
-        {LIT("\x91\x92\x01\xa3<i4"), 8, SQRL_OK, SQRL_MAP},
-        {LIT("\x91\x92\xa1"
-             "a\x01"),
-         8, SQRL_OK, SQRL_MAP},
-        {LIT("\x91\x93\xa1"
-             "a\xa3<i4\xa1x"),
-         8, SQRL_OK, SQRL_MAP},
-        {LIT("\x91\x93\xa1"
-             "a\xa3<i4\xff"),
-         8, SQRL_OK, SQRL_MAP},
-        {LIT("\x91\x92\x92\xa1t\x91\xa1n\xa3<i2"), 4, SQRL_OK, SQRL_MAP},
-        /* not a text where kind says structure */
-        {LIT("\xa3<i4"), 8, SQRL_OK, SQRL_MAP},
-    };
-    for (size_t i = 0; i < SQRL_COUNT_OF(CASES); i++) {
+    for (size_t i = 0; i < SQRL_COUNT_OF(STRUCTURES); i++) {
         int type;
-        int code =
-            decode_structure(CASES[i].fields, CASES[i].size, CASES[i].bytes, &type);
-        if (code != CASES[i].code || type != CASES[i].type)
+        int code = decode_structure(STRUCTURES[i].fields, STRUCTURES[i].size,
+                                    STRUCTURES[i].bytes, &type);
+        if (code != STRUCTURES[i].code || type != STRUCTURES[i].type)
             fail_msg("case %zu: code %d, type %d", i, code, type);
     }
 }
