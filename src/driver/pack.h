@@ -1,0 +1,40 @@
+/* pack.h - the two halves of packing: where to write (pack_target.c) and how (pack.c). */
+#ifndef SQRL_DRIVER_PACK_PRIVATE_H
+#define SQRL_DRIVER_PACK_PRIVATE_H
+
+#include "driver/driver.h"
+#include "format/format.h"
+#include "sqrl/pack.h"
+
+/* What a destination and its options come to. */
+struct sqrl_pack_target {
+    struct sqrl_fs *fs;
+    char *path; /* within fs */
+    bool directory;
+    bool native; /* shards become a data set by a commit */
+    const struct sqrl_format_ops *format;
+    char suffix[32];            /* of shards in a directory */
+    char *prefix;               /* of shards in a directory */
+    struct sqrl_setting *items; /* the format's write options, copied, and the codec that
+                                   the suffix asks for */
+    struct sqrl_settings settings;
+    struct sqrl_listing old; /* files that finish() replaces (not native) */
+};
+
+/* Finds out what to write, checks options, makes the directory and sweeps dead
+ * temporaries. Reset also on failure. */
+SQRL_CHECK int sqrl_pack_target_open(struct sqrl_context *context,
+                                     const char *destination,
+                                     const struct sqrl_pack_options *options,
+                                     struct sqrl_pack_target *out,
+                                     struct sqrl_error *err);
+void sqrl_pack_target_reset(struct sqrl_pack_target *target);
+/* The name of shard `number` within the directory; allocated: free with free(). */
+char *sqrl_pack_target_name(const struct sqrl_pack_target *target, uint64_t number,
+                            struct sqrl_error *err);
+/* Removes the files that were there before, but for those of the given names. */
+SQRL_CHECK int sqrl_pack_target_replace(const struct sqrl_pack_target *target,
+                                        const char *const *keep, size_t count,
+                                        struct sqrl_error *err);
+
+#endif

@@ -1,0 +1,348 @@
+/* pack_target.c - what a destination means: a file or a directory, which format, which
+ * codec, and what may be replaced. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "driver/pack.h"
+#include "format/commit.h"
+#include "sqrl/codec.h"
+
+/* --- format and codec --- */
+static const struct sqrl_option *option_of(const struct sqrl_option *list,
+                                           const char *name) {
+    for (; list && list->name; list++)
+        if (strcmp(list->name, name) == 0)
+            return list;
+    return NULL;
+}
+
+static bool codec_of_suffix(const char *suffix, const char *codec) {
+    const struct sqrl_codec_ops *found = NULL;
+    char name[40];
+    snprintf(name, sizeof name, "x%s", suffix); /* a name that is more than a suffix */
+    found = sqrl_codec_by_suffix(name);
+    return strcmp(found ? found->name : "none", codec) == 0;
+}
+
+/* Calls for each of "a|b|c"; the i-th in `out`. */
+static bool suffix_at(const char *suffixes, size_t i, char out[32]) {
+    for (; suffixes && *suffixes; i--) {
+        size_t size = strcspn(suffixes, "|");
+        if (i == 0) {
+            snprintf(out, 32, "%.*s", (int)size, suffixes);
+            return true;
+        }
+        suffixes += size + (suffixes[size] == '|');
+    }
+    return false;
+}
+
+/* The codec that a file of this name is written with: by the end of its suffix; "none"
+ * for a suffix that has compressed siblings (".jsonl" beside ".jsonl.gz"); NULL: the
+ * format's default. */
+static const char *codec_of_name(const struct sqrl_format_ops *format, const char *name) {
+    size_t length = 0;
+    char other[32];
+    const struct sqrl_codec_ops *codec = sqrl_codec_by_suffix(name);
+    if (!sqrl_suffix_fits(format->suffixes, name, &length))
+        return NULL;
+    if (codec)
+        return codec->name;
+    const char *suffix = name + strlen(name) - length;
+    for (size_t i = 0; suffix_at(format->suffixes, i, other); i++)
+        if (strncmp(other, suffix, length) == 0 && other[length] == '.')
+            return "none";
+    return NULL;
+}
+
+static const char *setting_of(const struct sqrl_settings *settings, const char *name) {
+    const char *value = NULL;
+    for (size_t i = 0; settings && i < settings->count; i++)
+        if (strcmp(settings->items[i].name, name) == 0)
+            value = settings->items[i].value;
+    return value;
+}
+
+/* Copies the settings, and adds the codec that the file's name asks for. */
+static int take_settings(struct sqrl_pack_target *target,
+                         const struct sqrl_settings *settings, struct sqrl_error *err) {
+    const struct sqrl_format_ops *format = target->format;
+    const struct sqrl_option *lists[] = {format->write_options, NULL};
+    static const struct sqrl_settings none = {NULL, 0};
+    char who[64];
+    settings = settings ? settings : &none;
+    snprintf(who, sizeof who, "writing %s", format->name);
+    int rc = sqrl_settings_check(settings, lists, who, err);
+    if (rc)
+        return rc;
+    target->items =
+        sqrl_calloc(settings->count + 1, sizeof *target->items, "settings", err);
+    if (!target->items)
+        return SQRL_E_NO_MEMORY;
+    size_t count = settings->count;
+    if (count)
+        memcpy(target->items, settings->items, count * sizeof *target->items);
+    const char *codec = target->directory ? NULL : codec_of_name(format, target->path);
+    const char *set = setting_of(settings, "codec");
+    if (codec && option_of(format->write_options, "codec")) {
+        if (set && strcmp(set, codec) != 0)
+            return sqrl_error_set(
+                err, SQRL_E_INVALID,
+                "codec=%s does not fit the name of the file, which asks "
+                "for %s",
+                set, codec);
+        target->items[count++] = (struct sqrl_setting){"codec", codec};
+    }
+    target->settings = (struct sqrl_settings){target->items, count};
+    return SQRL_OK;
+}
+
+/* The suffix of shards: the first of the format's that fits the codec. */
+static void choose_suffix(struct sqrl_pack_target *target) {
+    const char *codec =
+        sqrl_settings_text(&target->settings, target->format->write_options, "codec");
+    char suffix[32];
+    suffix_at(target->format->suffixes, 0, target->suffix);
+    for (size_t i = 0; codec && suffix_at(target->format->suffixes, i, suffix); i++) {
+        if (codec_of_suffix(suffix, codec)) {
+            memcpy(target->suffix, suffix, sizeof target->suffix);
+            return;
+        }
+    }
+}
+
+static int writable_format(const char *name, const struct sqrl_format_ops **out,
+                           struct sqrl_error *err) {
+    char names[128] = "";
+    const struct sqrl_format_ops *format;
+    size_t at = 0;
+    *out = sqrl_format_by_name(name);
+    if (*out && ((*out)->flags & SQRL_FORMAT_WRITES))
+        return SQRL_OK;
+    for (size_t i = 0; (format = sqrl_format_at(i)) && at < sizeof names; i++)
+        if (format->flags & SQRL_FORMAT_WRITES)
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "",
+                                   format->name);
+    return sqrl_error_set(err, *out ? SQRL_E_UNSUPPORTED : SQRL_E_NOT_FOUND,
+                          "%s \"%.60s\"; formats that can be written: %s",
+                          *out ? "nothing writes format" : "there is no format", name,
+                          names);
+}
+
+/* A name with a known suffix is a file, unless it is a directory already or ends in '/'.
+ */
+static int choose_format(struct sqrl_pack_target *target, const char *named,
+                         bool is_there, bool is_directory, bool slash,
+                         struct sqrl_error *err) {
+    const struct sqrl_format_ops *by_suffix = sqrl_format_by_suffix(target->path);
+    int rc = SQRL_OK;
+    target->directory = is_there ? is_directory : slash || !by_suffix;
+    if (named)
+        rc = writable_format(named, &target->format, err);
+    else if (!target->directory)
+        target->format = by_suffix;
+    else
+        rc = writable_format("sqrl", &target->format, err);
+    if (rc || target->directory)
+        return rc;
+    if (!target->format)
+        return sqrl_error_set(err, SQRL_E_EXISTS,
+                              "this is a file, and its name tells no format that can be "
+                              "written; give the name of a directory, or format=");
+    size_t length = 0;
+    if (by_suffix && by_suffix != target->format &&
+        !sqrl_suffix_fits(target->format->suffixes, target->path, &length))
+        return sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "the name of the file asks for format %s, but format=%s was "
+            "given",
+            by_suffix->name, named);
+    return SQRL_OK;
+}
+
+/* --- what is there --- */
+static int holds_data(const char *what, struct sqrl_error *err) {
+    return sqrl_error_set(err, SQRL_E_EXISTS,
+                          "the directory holds data already (%s); choose overwrite to "
+                          "replace it, append to add to it, or another directory",
+                          what);
+}
+
+static int check_overwrite(const struct sqrl_pack_target *target,
+                           struct sqrl_error *err) {
+    for (size_t i = 0; i < target->old.count; i++) {
+        const char *name = target->old.files[i].name;
+        if (!sqrl_suffix_fits(target->format->suffixes, name, NULL))
+            return sqrl_error_set(err, SQRL_E_EXISTS,
+                                  "the directory holds files of another kind (%s), which "
+                                  "overwrite does not remove; choose another directory",
+                                  name);
+    }
+    return SQRL_OK;
+}
+
+static int open_directory(struct sqrl_pack_target *target, bool is_there,
+                          const struct sqrl_pack_options *options,
+                          struct sqrl_error *err) {
+    int rc = SQRL_OK;
+    if (is_there) {
+        rc = sqrl_listing_read(target->fs, target->path, &target->old, err);
+        if (!rc && !options->append && !options->hold_commit) {
+            if (options->overwrite)
+                rc = check_overwrite(target, err);
+            else if (target->old.native)
+                rc = holds_data("_sqrl", err);
+            else if (target->old.count)
+                rc = holds_data(target->old.files[0].name, err);
+        }
+        if (rc || target->native || !options->overwrite || options->append)
+            sqrl_listing_reset(&target->old); /* not ours to remove */
+        if (rc)
+            return rc;
+    } else {
+        rc = sqrl_fs_make_directory(target->fs, target->path, err);
+        if (rc)
+            return rc;
+    }
+    /* A reader that comes too early, or after a crash, sees that shards here count only
+     * when a commit names them. */
+    if (target->native) {
+        char *commits = sqrl_path_join(target->path, SQRL_COMMIT_DIRECTORY, err);
+        rc =
+            commits ? sqrl_fs_make_directory(target->fs, commits, err) : SQRL_E_NO_MEMORY;
+        free(commits);
+    }
+    return rc;
+}
+
+/* The directory that a file lies in, allocated. */
+static char *parent_of(const char *path, struct sqrl_error *err) {
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return sqrl_strdup(".", err);
+    return sqrl_format(err, "%.*s", (int)(slash == path ? 1 : slash - path), path);
+}
+
+static int open_file(struct sqrl_pack_target *target, bool is_there,
+                     const struct sqrl_pack_options *options, struct sqrl_error *err) {
+    if (options->append)
+        return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                              "samples can be appended to a directory, not to a file");
+    if (is_there && !options->overwrite)
+        return sqrl_error_set(
+            err, SQRL_E_EXISTS,
+            "the file is there already; choose overwrite to replace it");
+    char *parent = parent_of(target->path, err);
+    int rc = parent ? sqrl_fs_make_directory(target->fs, parent, err) : SQRL_E_NO_MEMORY;
+    free(parent);
+    return rc;
+}
+
+/* Temporaries of writers that died; what can't be swept is no reason to fail. */
+static void sweep(struct sqrl_context *context, const struct sqrl_pack_target *target) {
+    uint64_t removed = 0;
+    if (!(sqrl_fs_ops_of(target->fs)->flags & SQRL_FS_LOCAL))
+        return;
+    char *directory = target->directory ? sqrl_strdup(target->path, NULL)
+                                        : parent_of(target->path, NULL);
+    if (directory && sqrl_fs_sweep(target->fs, directory, &removed, NULL) == SQRL_OK &&
+        removed)
+        sqrl_log(context, SQRL_LOG_INFO,
+                 "%s: removed %llu temporar%s of writers that are gone", directory,
+                 (unsigned long long)removed, removed == 1 ? "y" : "ies");
+    free(directory);
+}
+
+static int take_prefix(struct sqrl_pack_target *target, const char *given,
+                       struct sqrl_error *err) {
+    char made[SQRL_SHARD_PREFIX_BYTES];
+    if (given && (!*given || strchr(given, '/') || *given == '.' || *given == '_'))
+        return sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "a prefix of shard names has no '/' and begins with neither "
+            "'.' nor '_': \"%.60s\"",
+            given);
+    if (!given) {
+        int rc = sqrl_shard_prefix(made, err);
+        if (rc)
+            return rc;
+    }
+    target->prefix = sqrl_strdup(given ? given : made, err);
+    return target->prefix ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
+int sqrl_pack_target_open(struct sqrl_context *context, const char *destination,
+                          const struct sqrl_pack_options *options,
+                          struct sqrl_pack_target *out, struct sqrl_error *err) {
+    memset(out, 0, sizeof *out);
+    struct sqrl_stat stat = {.size = 0};
+    int rc = sqrl_fs_for_url(context, destination, NULL, &out->fs, &out->path, err);
+    if (rc)
+        return rc;
+    if (!(sqrl_fs_ops_of(out->fs)->flags & SQRL_FS_WRITABLE))
+        return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                              "file system %s can't be written to",
+                              sqrl_fs_ops_of(out->fs)->name);
+    size_t size = strlen(out->path);
+    bool slash = size > 1 && out->path[size - 1] == '/';
+    while (size > 1 && out->path[size - 1] == '/')
+        out->path[--size] = 0;
+    rc = sqrl_fs_stat(out->fs, out->path, &stat, err);
+    bool is_there = rc == SQRL_OK;
+    if (rc && rc != SQRL_E_NOT_FOUND)
+        return rc;
+    sqrl_error_clear(err);
+    rc = choose_format(out, options->format, is_there, stat.directory, slash, err);
+    if (rc)
+        return rc;
+    out->native = out->directory && strcmp(out->format->name, "sqrl") == 0;
+    rc = take_settings(out, options->settings, err);
+    if (!rc)
+        rc = take_prefix(out, options->prefix, err);
+    if (rc)
+        return rc;
+    choose_suffix(out);
+    rc = out->directory ? open_directory(out, is_there, options, err)
+                        : open_file(out, is_there, options, err);
+    if (!rc)
+        sweep(context, out);
+    return rc;
+}
+
+void sqrl_pack_target_reset(struct sqrl_pack_target *target) {
+    sqrl_listing_reset(&target->old);
+    free(target->items);
+    free(target->prefix);
+    free(target->path);
+    sqrl_fs_unref(target->fs);
+    memset(target, 0, sizeof *target);
+}
+
+char *sqrl_pack_target_name(const struct sqrl_pack_target *target, uint64_t number,
+                            struct sqrl_error *err) {
+    if (target->native)
+        return sqrl_shard_name(target->prefix, number, err);
+    return sqrl_format(err, "%s-%06llu%s", target->prefix, (unsigned long long)number,
+                       target->suffix);
+}
+
+int sqrl_pack_target_replace(const struct sqrl_pack_target *target,
+                             const char *const *keep, size_t count,
+                             struct sqrl_error *err) {
+    for (size_t i = 0; i < target->old.count; i++) {
+        const char *name = target->old.files[i].name;
+        bool kept = false;
+        for (size_t k = 0; k < count && !kept; k++)
+            kept = strcmp(keep[k], name) == 0;
+        if (kept)
+            continue;
+        char *path = sqrl_path_join(target->path, name, err);
+        if (!path)
+            return SQRL_E_NO_MEMORY;
+        int rc = sqrl_fs_remove(target->fs, path, err);
+        free(path);
+        if (rc && rc != SQRL_E_NOT_FOUND)
+            return rc;
+    }
+    return SQRL_OK;
+}
