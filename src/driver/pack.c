@@ -19,6 +19,7 @@
 #include "format/commit.h"
 
 #define MAX_BYTES ((size_t)24 << 20)
+#define MAX_IDLE_BYTES ((size_t)4 << 20) /* kept for reuse beyond two blocks */
 #define MAX_SAMPLE ((size_t)1 << 31)
 #define DEFAULT_SHARD_BYTES (UINT64_C(256) << 20)
 enum { MAX_COMMITS = 8 };
@@ -61,7 +62,8 @@ struct sqrl_packer {
     /* The caller's thread. */
     struct job *current;
     struct shard *shard;
-    size_t accepted; /* bytes of current that are whole samples */
+    size_t accepted;         /* bytes of current that are whole samples */
+    struct sqrl_bytes spare; /* lent where there is no current block */
     uint64_t shard_samples, shard_raw;
     uint64_t shard_number;
     char **names; /* of shards, in order */
@@ -192,15 +194,16 @@ static void run_commit(struct sqrl_task *task) {
             sqrl_error_at_path(&err, rc, shard->path, NULL);
     }
     shard->file = NULL; /* commit and abort free it */
+    uint64_t behind = stat.size - shard->stored;
+    shard_free(shard); /* while the packer is surely there */
     lock(p);
     if (rc)
         fail(p, rc, &err);
-    p->report.file_bytes += stat.size - shard->stored;
+    p->report.file_bytes += behind;
     p->report.shards += !rc && !stopped;
     p->commits--;
     pthread_cond_broadcast(&p->changed);
     unlock(p);
-    shard_free(shard);
 }
 
 /* --- the queue --- */
@@ -335,6 +338,8 @@ static int take_job(struct sqrl_packer *p, struct job **out, struct sqrl_error *
         if (!job)
             return SQRL_E_NO_MEMORY;
     }
+    if (job->bytes.capacity > MAX_IDLE_BYTES + 2 * p->block_bytes)
+        sqrl_bytes_reset(&job->bytes);
     job->packer = p;
     job->next = NULL;
     job->shard = NULL;
@@ -413,11 +418,13 @@ static int make_room(struct sqrl_packer *p, struct sqrl_error *err) {
 }
 
 struct sqrl_bytes *sqrl_packer_bytes(struct sqrl_packer *p) {
-    static struct sqrl_bytes none; /* without memory nothing can be written to it */
-    return p->current || make_room(p, NULL) == SQRL_OK ? &p->current->bytes : &none;
+    if (p->generation == sqrl_fork_generation() && make_room(p, NULL) == SQRL_OK)
+        return &p->current->bytes;
+    return &p->spare; /* accept() says what is wrong, or moves it */
 }
 
 void sqrl_packer_reject(struct sqrl_packer *p) {
+    p->spare.size = 0;
     if (p->current)
         p->current->bytes.size = p->accepted;
 }
@@ -426,8 +433,11 @@ int sqrl_packer_accept(struct sqrl_packer *p, struct sqrl_error *err) {
     int rc = check_state(p, err);
     if (!rc)
         rc = make_room(p, err);
+    if (!rc && p->spare.size)
+        rc = sqrl_bytes_append(&p->current->bytes, p->spare.data, p->spare.size, err);
     if (rc)
         goto reject;
+    p->spare.size = 0;
     struct job *job = p->current;
     size_t size = job->bytes.size - p->accepted;
     if (size == 0 || size > MAX_SAMPLE) {
@@ -477,6 +487,8 @@ int sqrl_packer_append_sample(struct sqrl_packer *p, const struct sqrl_block *bl
 int sqrl_packer_cut(struct sqrl_packer *p, struct sqrl_error *err) {
     int rc = check_state(p, err);
     sqrl_packer_reject(p);
+    if (!rc && !p->target.directory)
+        rc = sqrl_error_set(err, SQRL_E_INVALID, "one file can't be cut into shards");
     return rc ? rc : end_shard(p, err);
 }
 
@@ -515,6 +527,7 @@ static void packer_free(struct sqrl_packer *p) {
     for (size_t i = 0; i < p->name_count; i++)
         free(p->names[i]);
     free(p->names);
+    sqrl_bytes_reset(&p->spare);
     sqrl_pack_target_reset(&p->target);
     pthread_cond_destroy(&p->changed);
     pthread_mutex_destroy(&p->mutex);
@@ -565,13 +578,16 @@ int sqrl_packer_open(struct sqrl_context *context, const char *destination,
     rc = p->pool ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!rc)
         rc = sqrl_pack_target_open(context, destination, options, &p->target, err);
+    if (!rc && !p->target.directory && options->samples_per_shard)
+        rc = sqrl_error_set(err, SQRL_E_INVALID,
+                            "samples_per_shard needs a directory as destination");
     if (rc) {
         sqrl_error_at_path(err, rc, destination, p->target.path);
         packer_free(p);
         return rc;
     }
     if (!p->target.directory) /* one file holds it all */
-        p->samples_per_shard = p->shard_bytes = UINT64_MAX;
+        p->shard_bytes = UINT64_MAX;
     p->limit = sqrl_pool_threads(p->pool) + 2;
     *out = p;
     return SQRL_OK;
@@ -593,12 +609,12 @@ static void remove_shards(struct sqrl_packer *p) {
 static int commit(struct sqrl_packer *p, struct sqrl_error *err) {
     if (p->hold_commit || !p->target.directory)
         return SQRL_OK;
-    if (!p->target.native)
-        return sqrl_pack_target_replace(&p->target, (const char *const *)p->names,
-                                        p->name_count, err);
-    return sqrl_commit_write(p->context, p->target.fs, p->target.path,
-                             (const char *const *)p->names, p->name_count, p->overwrite,
-                             NULL, err);
+    const char *const *names = (const char *const *)p->names;
+    int rc = SQRL_OK;
+    if (p->target.native)
+        rc = sqrl_commit_write(p->context, p->target.fs, p->target.path, names,
+                               p->name_count, p->overwrite, NULL, err);
+    return rc ? rc : sqrl_pack_target_replace(&p->target, names, p->name_count, err);
 }
 
 /* Nothing was packed: a file, or a data set, of no samples all the same. */
@@ -656,78 +672,4 @@ void sqrl_packer_abandon(struct sqrl_packer *p) {
     settle(p);
     remove_shards(p);
     packer_free(p);
-}
-
-/* --- committing what many processes packed --- */
-static int by_number(const void *a, const void *b) {
-    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
-    size_t nx = strlen(x), ny = strlen(y);
-    return nx != ny ? (nx < ny ? -1 : 1) : strcmp(x, y);
-}
-
-static bool is_committed(const struct sqrl_commits *commits, const char *name) {
-    for (size_t i = 0; i < commits->count; i++)
-        for (uint64_t k = 0; k < commits->items[i].shard_count; k++)
-            if (strcmp(commits->items[i].shards[k].name, name) == 0)
-                return true;
-    return false;
-}
-
-/* Points names[] at the files of the listing that no commit has, prefix by prefix. */
-static size_t choose_names(const struct sqrl_listing *listing,
-                           const struct sqrl_commits *commits,
-                           const char *const *prefixes, size_t count,
-                           const char **names) {
-    size_t found = 0;
-    for (size_t k = 0; k < count; k++) {
-        size_t first = found, size = strlen(prefixes[k]);
-        for (size_t i = 0; i < listing->count; i++) {
-            const char *name = listing->files[i].name;
-            if (strncmp(name, prefixes[k], size) == 0 && name[size] == '-' &&
-                sqrl_suffix_fits(".sqrl", name, NULL) && !is_committed(commits, name))
-                names[found++] = name;
-        }
-        if (found > first)
-            qsort(names + first, found - first, sizeof *names, by_number);
-    }
-    return found;
-}
-
-int sqrl_pack_commit(struct sqrl_context *context, const char *destination,
-                     const char *const *prefixes, size_t count, bool overwrite,
-                     struct sqrl_pack_report *report, struct sqrl_error *err) {
-    struct sqrl_fs *fs = NULL;
-    char *path = NULL;
-    const char **names = NULL;
-    struct sqrl_listing listing = {.count = 0};
-    struct sqrl_commits commits = {.count = 0};
-    struct sqrl_commit_total total = {.shards = 0};
-    if (report)
-        memset(report, 0, sizeof *report);
-    int rc = sqrl_fs_for_url(context, destination, NULL, &fs, &path, err);
-    if (rc)
-        return rc;
-    rc = sqrl_listing_read(fs, path, &listing, err);
-    if (!rc)
-        rc = sqrl_commits_read(context, fs, path, &commits, err);
-    if (!rc) {
-        /* A file may fit several prefixes, when one is the beginning of another. */
-        names = sqrl_calloc(listing.count * count + 1, sizeof *names, "shard names", err);
-        rc = names ? SQRL_OK : SQRL_E_NO_MEMORY;
-    }
-    if (!rc) {
-        size_t found = choose_names(&listing, &commits, prefixes, count, names);
-        rc = sqrl_commit_write(context, fs, path, names, found, overwrite, &total, err);
-    }
-    if (rc)
-        sqrl_error_at_path(err, rc, destination, path);
-    else if (report)
-        *report = (struct sqrl_pack_report){total.samples, total.shards, total.blocks,
-                                            total.raw_bytes, total.file_bytes};
-    free(names);
-    sqrl_commits_reset(&commits);
-    sqrl_listing_reset(&listing);
-    free(path);
-    sqrl_fs_unref(fs);
-    return rc;
 }

@@ -168,42 +168,61 @@ static int holds_data(const char *what, struct sqrl_error *err) {
                           what);
 }
 
-static int check_overwrite(const struct sqrl_pack_target *target,
-                           struct sqrl_error *err) {
-    for (size_t i = 0; i < target->old.count; i++) {
+/* Keeps those of the old files that are to be replaced: the format's. Other formats than
+ * the native one count by what lies in the directory, so nothing else may be there. */
+static int choose_old(struct sqrl_pack_target *target, struct sqrl_error *err) {
+    for (size_t i = target->old.count; i-- > 0;) {
         const char *name = target->old.files[i].name;
-        if (!sqrl_suffix_fits(target->format->suffixes, name, NULL))
+        if (sqrl_suffix_fits(target->format->suffixes, name, NULL))
+            continue;
+        if (!target->native)
             return sqrl_error_set(err, SQRL_E_EXISTS,
                                   "the directory holds files of another kind (%s), which "
                                   "overwrite does not remove; choose another directory",
                                   name);
+        sqrl_listing_drop(&target->old, i);
     }
     return SQRL_OK;
+}
+
+static int visit_commit(void *arg, const char *name, const struct sqrl_stat *stat) {
+    bool *found = arg;
+    *found = sqrl_suffix_fits(SQRL_COMMIT_SUFFIX, name, NULL);
+    return *found;
+}
+
+static bool has_commit(const struct sqrl_pack_target *target) {
+    bool found = false;
+    char *path = sqrl_path_join(target->path, SQRL_COMMIT_DIRECTORY, NULL);
+    if (path)
+        (void)!sqrl_fs_list(target->fs, path, false, visit_commit, &found, NULL, NULL);
+    free(path);
+    return found;
+}
+
+static int check_directory(struct sqrl_pack_target *target,
+                           const struct sqrl_pack_options *options,
+                           struct sqrl_error *err) {
+    int rc = sqrl_listing_read(target->fs, target->path, &target->old, err);
+    if (!rc && options->overwrite && !options->hold_commit)
+        return choose_old(target, err);
+    if (!rc && !options->append && !options->hold_commit) {
+        if (target->old.native && has_commit(target))
+            rc = holds_data("with a commit in _sqrl", err);
+        else if (target->old.count)
+            rc = holds_data(target->old.files[0].name, err);
+    }
+    sqrl_listing_reset(&target->old); /* not ours to remove */
+    return rc;
 }
 
 static int open_directory(struct sqrl_pack_target *target, bool is_there,
                           const struct sqrl_pack_options *options,
                           struct sqrl_error *err) {
-    int rc = SQRL_OK;
-    if (is_there) {
-        rc = sqrl_listing_read(target->fs, target->path, &target->old, err);
-        if (!rc && !options->append && !options->hold_commit) {
-            if (options->overwrite)
-                rc = check_overwrite(target, err);
-            else if (target->old.native)
-                rc = holds_data("_sqrl", err);
-            else if (target->old.count)
-                rc = holds_data(target->old.files[0].name, err);
-        }
-        if (rc || target->native || !options->overwrite || options->append)
-            sqrl_listing_reset(&target->old); /* not ours to remove */
-        if (rc)
-            return rc;
-    } else {
-        rc = sqrl_fs_make_directory(target->fs, target->path, err);
-        if (rc)
-            return rc;
-    }
+    int rc = is_there ? check_directory(target, options, err)
+                      : sqrl_fs_make_directory(target->fs, target->path, err);
+    if (rc)
+        return rc;
     /* A reader that comes too early, or after a crash, sees that shards here count only
      * when a commit names them. */
     if (target->native) {
