@@ -1,0 +1,241 @@
+/* ext.h - what the files of the extension share.
+ *
+ * squirrel._native is one module with per-module state, heap types and no static Python
+ * objects; it uses the limited API of Python 3.11 and only include/sqrl below it.
+ * Wherever a call of the library may block, the GIL is released around it; no library
+ * thread ever asks for the GIL.
+ */
+#ifndef SQRL_EXT_H
+#define SQRL_EXT_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030b0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <sqrl/sqrl.h>
+
+#define EXT_LIKELY(x) __builtin_expect(!!(x), 1)
+#define EXT_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define EXT_HIDDEN __attribute__((visibility("hidden")))
+
+#pragma GCC visibility push(hidden)
+
+/* --- module state
+ * -------------------------------------------------------------------------- */
+
+/* NumPy's C table and what is made from it once; see numpy.c. */
+struct ext_numpy {
+    void **api; /* NULL until NumPy was needed for the first time */
+    PyTypeObject *array_type, *bool_type, *number_type, *generic_type;
+    PyObject *descr[2][SQRL_DTYPE_COUNT]; /* [swapped][dtype], owned */
+};
+
+struct ext_log;
+
+enum ext_class {
+    EXT_SOURCE,
+    EXT_PLAN,
+    EXT_SAMPLES,
+    EXT_BATCHES,
+    EXT_SLOT,
+    EXT_PIN,
+    EXT_MEMORY,
+    EXT_PACKER,
+    EXT_GUARD,
+    EXT_CLASSES
+};
+
+struct ext_state {
+    PyObject *module;  /* borrowed: the module owns this state */
+    PyObject *errors;  /* tuple of exception classes, by code */
+    PyObject *support; /* squirrel._support, imported when first needed */
+    PyTypeObject *type[EXT_CLASSES];
+    struct sqrl_context
+        *context; /* the process's default context, made when first needed */
+    struct ext_log *log;
+    unsigned
+        forks; /* raised in the child of each fork: iterators of the parent end there */
+    struct ext_numpy numpy;
+};
+
+static inline struct ext_state *ext_state_of(PyObject *self) {
+    return PyType_GetModuleState(Py_TYPE(self));
+}
+
+/* The default context (borrowed), or NULL with an exception. */
+struct sqrl_context *ext_context(struct ext_state *state);
+/* Tells the context how many DataLoader workers share the machine; never fails. */
+void ext_share_cores(struct ext_state *state);
+/* squirrel._support (borrowed), or NULL with an exception. */
+PyObject *ext_support(struct ext_state *state);
+/* Calls a function of squirrel._support: arguments as PyObject_CallFunctionObjArgs. */
+PyObject *ext_support_call(struct ext_state *state, const char *name, PyObject *a,
+                           PyObject *b);
+
+/* --- errors (error.c)
+ * ---------------------------------------------------------------------- */
+
+/* Raises the exception of err->code; always returns NULL. */
+PyObject *ext_raise(struct ext_state *state, const struct sqrl_error *err);
+PyObject *ext_raise_code(struct ext_state *state, int code, const char *text);
+int ext_errors_import(struct ext_state *state);
+
+/* --- log (log.c)
+ * --------------------------------------------------------------------------- */
+
+/* Lines are queued by library threads without the GIL and handed to
+ * logging.getLogger("squirrel") on the main thread, or by ext_log_drain on the caller's.
+ */
+struct ext_log *ext_log_new(void);
+void ext_log_sink(void *arg, enum sqrl_log_level level, const char *line);
+void ext_log_drain(struct ext_state *state);
+void ext_log_stop(struct ext_log *log);
+
+/* --- settings: a dict of options as sqrl_settings
+ * ------------------------------------------ */
+
+struct ext_settings {
+    struct sqrl_settings settings;
+    struct sqrl_setting *items;
+    PyObject *texts; /* list that keeps the strings alive */
+};
+/* `options` is None or a dict of str to str, bool, int, float or path. */
+int ext_settings_init(struct ext_settings *out, PyObject *options);
+void ext_settings_reset(struct ext_settings *settings);
+
+/* --- NumPy (numpy.c)
+ * ----------------------------------------------------------------------- */
+
+/* Imports NumPy unless done; -1 with an exception. */
+int ext_numpy_need(struct ext_state *state);
+/* True when NumPy was imported by anyone; loads its table then. -1 with an exception. */
+int ext_numpy_present(struct ext_state *state);
+/* A new array: data NULL means fresh memory that the array owns (content undefined).
+ * Otherwise it points to `data` and keeps `base` (a new reference is taken) alive. */
+PyObject *ext_array_new(struct ext_state *state, enum sqrl_dtype dtype, bool swapped,
+                        int dims, const uint64_t *shape, void *data, bool writable,
+                        PyObject *base);
+/* The same for any dtype object (borrowed). */
+PyObject *ext_array_new_descr(struct ext_state *state, PyObject *descr, int dims,
+                              const uint64_t *shape, void *data, bool writable,
+                              PyObject *base);
+void *ext_array_data(PyObject *array);
+/* A NumPy scalar from raw bytes of `descr`. */
+PyObject *ext_scalar_new(struct ext_state *state, PyObject *descr, const void *data);
+PyObject *ext_descr(struct ext_state *state, enum sqrl_dtype dtype,
+                    bool swapped); /* borrowed */
+void ext_numpy_clear(struct ext_state *state);
+
+/* What an encoder needs to know of an array. */
+struct ext_array_info {
+    enum sqrl_dtype dtype; /* SQRL_DTYPE_OTHER: ask the dtype object */
+    bool swapped, contiguous;
+    char kind; /* NumPy's dtype.kind */
+    int dims;
+    const intptr_t *shape;
+    const void *data;
+};
+void ext_array_look(PyObject *array, struct ext_array_info *out);
+/* A copy in C order. */
+PyObject *ext_array_contiguous(struct ext_state *state, PyObject *array);
+/* The dtype of a NumPy scalar and its value in native byte order (at most 16 bytes into
+ * `out`); SQRL_DTYPE_OTHER without a value for the others. */
+enum sqrl_dtype ext_scalar_look(struct ext_state *state, PyObject *scalar, void *out);
+
+/* --- building Python objects from tapes (build.c)
+ * ------------------------------------------ */
+
+#define EXT_KEYS 256
+
+struct ext_key {
+    PyObject *object; /* owned, interned */
+    const char *text; /* UTF-8, owned by object */
+    uint32_t size;
+};
+
+struct ext_frame {
+    PyObject *container, *key; /* owned */
+    uint32_t at, left;
+    bool map;
+};
+
+struct ext_builder {
+    struct ext_state *state;
+    bool copy; /* false: arrays are read-only views of the block */
+    const struct sqrl_projection *projection;
+    struct ext_key keys[EXT_KEYS]; /* direct-mapped cache of key objects */
+    struct ext_frame *stack;
+    uint32_t stack_used, stack_capacity;
+    struct sqrl_field_ref *fields;
+    size_t field_capacity;
+    struct sqrl_block *pinned; /* block that `pin` holds */
+    PyObject *pin;
+};
+
+void ext_builder_init(struct ext_builder *builder, struct ext_state *state, bool copy,
+                      const struct sqrl_projection *projection);
+void ext_builder_reset(struct ext_builder *builder);
+/* Sample `index` of a block as a Python object, or NULL with an exception. */
+PyObject *ext_build_sample(struct ext_builder *builder, struct sqrl_block *block,
+                           uint32_t index);
+/* Any node of a tape; `block` (for views) may be NULL when builder->copy is set. */
+PyObject *ext_build_node(struct ext_builder *builder, const struct sqrl_node *nodes,
+                         uint32_t node, const uint8_t *bytes, struct sqrl_block *block);
+
+/* --- encoding Python objects (encode.c)
+ * ---------------------------------------------------- */
+
+/* Appends `object` as MessagePack; -1 with an exception that names the path to the value.
+ */
+int ext_encode(struct ext_state *state, struct sqrl_bytes *out, PyObject *object);
+
+/* --- objects
+ * ------------------------------------------------------------------------------- */
+
+PyObject *ext_source_new(struct ext_state *state,
+                         struct sqrl_source *source);                    /* steals */
+PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan); /* steals */
+struct sqrl_plan *ext_plan_get(PyObject *self);
+PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan, bool copy);
+PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan);
+/* Owners of memory that arrays point into. */
+PyObject *ext_pin_new(struct ext_state *state, struct sqrl_block *block);
+PyObject *ext_memory_new(struct ext_state *state,
+                         struct sqrl_buffer *buffer); /* steals */
+/* A squirrel.Batch from a native batch; steals the reference. */
+PyObject *ext_batch_new(struct ext_state *state, struct sqrl_batch *batch);
+
+/* {"samples": ..., "shards": ...} */
+PyObject *ext_report(const struct sqrl_pack_report *report);
+/* Waits until a next() of the iterator will not block; looks at signals in between.
+ * Returns -1 with an exception when a signal handler raised. */
+int ext_wait(struct ext_state *state, struct sqrl_iterator *iterator);
+
+/* Capsules of the Arrow C data interface and of DLPack (export.c). column -1: the whole
+ * batch. */
+PyObject *ext_arrow_batch(struct ext_state *state, struct sqrl_batch *batch, int column);
+PyObject *ext_arrow_plan(struct ext_state *state, struct sqrl_plan *plan);
+PyObject *ext_dlpack(struct ext_state *state, struct sqrl_batch *batch, uint32_t column,
+                     enum sqrl_part part, bool versioned);
+
+extern PyType_Spec ext_source_spec, ext_plan_spec, ext_samples_spec, ext_batches_spec,
+    ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec;
+
+/* Allocation and release of instances in the limited API. */
+static inline PyObject *ext_alloc(PyTypeObject *type) {
+    return PyType_GenericAlloc(type, 0);
+}
+static inline void ext_free(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+#pragma GCC visibility pop
+#endif

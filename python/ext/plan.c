@@ -1,0 +1,313 @@
+/* plan.c - squirrel._native.Plan: the stages that run in the library. */
+#include "ext.h"
+
+#include <stdlib.h>
+
+struct plan {
+    PyObject_HEAD struct sqrl_plan *plan;
+};
+
+PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan) {
+    struct plan *self = (struct plan *)ext_alloc(state->type[EXT_PLAN]);
+    if (self == NULL)
+        sqrl_plan_unref(plan);
+    else
+        self->plan = plan;
+    return (PyObject *)self;
+}
+
+struct sqrl_plan *ext_plan_get(PyObject *self) {
+    return ((struct plan *)self)->plan;
+}
+
+static void plan_dealloc(PyObject *self) {
+    sqrl_plan_unref(ext_plan_get(self));
+    ext_free(self);
+}
+
+/* What every verb ends with. */
+static PyObject *plan_result(PyObject *self, int rc, struct sqrl_plan *plan,
+                             const struct sqrl_error *err) {
+    struct ext_state *state = ext_state_of(self);
+    return rc != SQRL_OK ? ext_raise(state, err) : ext_plan_new(state, plan);
+}
+
+static PyObject *plan_filter(PyObject *self, PyObject *arg) {
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
+    if (text == NULL)
+        return NULL;
+    return plan_result(self, sqrl_plan_filter(ext_plan_get(self), text, &out, &err), out,
+                       &err);
+}
+
+/* --- names
+ * ----------------------------------------------------------------------------------- */
+
+/* A sequence of str as an array of UTF-8 texts; free() it. They live as long as the
+ * tuple. */
+static const char **names_of(PyObject *tuple, size_t *count) {
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "names must be a tuple of str");
+        return NULL;
+    }
+    *count = (size_t)PyTuple_Size(tuple);
+    const char **names = calloc(*count + 1, sizeof *names);
+    if (names == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (size_t i = 0; i < *count; i++) {
+        PyObject *name = PyTuple_GetItem(tuple, (Py_ssize_t)i);
+        names[i] = PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+        if (names[i] == NULL) {
+            if (PyErr_Occurred() == NULL)
+                PyErr_SetString(PyExc_TypeError, "a field's name must be a str");
+            free(names);
+            return NULL;
+        }
+    }
+    return names;
+}
+
+static PyObject *plan_names(PyObject *self, PyObject *arg, bool keep) {
+    struct sqrl_plan *out = NULL, *plan = ext_plan_get(self);
+    struct sqrl_error err;
+    size_t count;
+    const char **names = names_of(arg, &count);
+    if (names == NULL)
+        return NULL;
+    int rc = keep ? sqrl_plan_select(plan, names, count, &out, &err)
+                  : sqrl_plan_drop(plan, names, count, &out, &err);
+    free(names);
+    return plan_result(self, rc, out, &err);
+}
+
+static PyObject *plan_select(PyObject *self, PyObject *arg) {
+    return plan_names(self, arg, true);
+}
+static PyObject *plan_drop(PyObject *self, PyObject *arg) {
+    return plan_names(self, arg, false);
+}
+
+static PyObject *plan_rename(PyObject *self, PyObject *args) {
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    PyObject *from, *to;
+    size_t count = 0, others = 0;
+    if (!PyArg_ParseTuple(args, "OO:rename", &from, &to))
+        return NULL;
+    const char **old = names_of(from, &count);
+    const char **new = old == NULL ? NULL : names_of(to, &others);
+    PyObject *result = NULL;
+    if (new != NULL && count != others)
+        PyErr_SetString(PyExc_ValueError, "as many new names as old ones are needed");
+    else if (new != NULL)
+        result = plan_result(
+            self, sqrl_plan_rename(ext_plan_get(self), old, new, count, &out, &err), out,
+            &err);
+    free(new);
+    free(old);
+    return result;
+}
+
+/* --- numbers
+ * --------------------------------------------------------------------------------- */
+
+static PyObject *plan_shuffle_all(PyObject *self, PyObject *args) {
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    unsigned long long seed, window;
+    if (!PyArg_ParseTuple(args, "KK:shuffle_all", &seed, &window))
+        return NULL;
+    return plan_result(
+        self, sqrl_plan_shuffle_all(ext_plan_get(self), seed, window, &out, &err), out,
+        &err);
+}
+
+typedef int (*number_verb)(struct sqrl_plan *, uint64_t, struct sqrl_plan **,
+                           struct sqrl_error *);
+
+static PyObject *plan_number(PyObject *self, PyObject *arg, number_verb verb) {
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    unsigned long long n = PyLong_AsUnsignedLongLong(arg);
+    if (n == (unsigned long long)-1 && PyErr_Occurred() != NULL)
+        return NULL;
+    return plan_result(self, verb(ext_plan_get(self), n, &out, &err), out, &err);
+}
+
+static PyObject *plan_take(PyObject *self, PyObject *arg) {
+    return plan_number(self, arg, sqrl_plan_take);
+}
+static PyObject *plan_skip(PyObject *self, PyObject *arg) {
+    return plan_number(self, arg, sqrl_plan_skip);
+}
+static PyObject *plan_prefetch(PyObject *self, PyObject *arg) {
+    return plan_number(self, arg, sqrl_plan_prefetch);
+}
+
+/* --- batch
+ * ----------------------------------------------------------------------------------- */
+
+static int boundaries_of(PyObject *tuple, uint64_t **out, size_t *count) {
+    *out = NULL;
+    *count = 0;
+    if (tuple == Py_None)
+        return 0;
+    if (!PyTuple_Check(tuple)) {
+        PyErr_SetString(PyExc_TypeError, "boundaries must be a tuple of int");
+        return -1;
+    }
+    *count = (size_t)PyTuple_Size(tuple);
+    *out = calloc(*count + 1, sizeof **out);
+    for (size_t i = 0; *out != NULL && i < *count; i++) {
+        (*out)[i] = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, (Py_ssize_t)i));
+        if (PyErr_Occurred() != NULL) {
+            free(*out);
+            *out = NULL;
+            return -1;
+        }
+    }
+    if (*out == NULL)
+        PyErr_NoMemory();
+    return *out == NULL ? -1 : 0;
+}
+
+static PyObject *plan_batch(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *keys[] = {
+        "batch_size", "drop_remainder", "ragged",    "pad_value", "length_by",
+        "boundaries", "max_tokens",     "max_bytes", "fields",    NULL};
+    static const char *const ragged_names[] = {"offsets", "pad", "error"};
+    struct sqrl_batch_options options = {.size = sizeof options};
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    struct ext_settings fields;
+    unsigned long long batch_size = 0, max_tokens = 0, max_bytes = 0;
+    int drop = 0;
+    const char *ragged = "offsets";
+    PyObject *boundaries = Py_None, *declared = Py_None;
+    uint64_t *boundary;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KpsdzOKKO:batch", keys, &batch_size,
+                                     &drop, &ragged, &options.pad_value,
+                                     &options.length_field, &boundaries, &max_tokens,
+                                     &max_bytes, &declared))
+        return NULL;
+    int choice = 0;
+    while (choice < 3 && strcmp(ragged_names[choice], ragged) != 0)
+        choice++;
+    if (choice == 3) {
+        PyErr_SetString(PyExc_ValueError,
+                        "ragged must be \"offsets\", \"pad\" or \"error\"");
+        return NULL;
+    }
+    if (ext_settings_init(&fields, declared) < 0)
+        return NULL;
+    if (boundaries_of(boundaries, &boundary, &options.boundaries) < 0) {
+        ext_settings_reset(&fields);
+        return NULL;
+    }
+    options.batch_size = batch_size;
+    options.drop_remainder = drop != 0;
+    options.ragged = (enum sqrl_ragged)choice;
+    options.boundary = boundary;
+    options.max_tokens = max_tokens;
+    options.max_bytes = max_bytes;
+    options.fields = fields.settings.items;
+    options.field_count = fields.settings.count;
+    int rc = sqrl_plan_batch(ext_plan_get(self), &options, &out, &err);
+    free(boundary);
+    ext_settings_reset(&fields);
+    return plan_result(self, rc, out, &err);
+}
+
+/* --- looking and running
+ * --------------------------------------------------------------------- */
+
+static PyObject *plan_count(PyObject *self, PyObject *unused) {
+    uint64_t count = 0;
+    struct sqrl_error err;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS rc = sqrl_plan_count(ext_plan_get(self), &count, &err);
+    Py_END_ALLOW_THREADS if (rc != SQRL_OK) return ext_raise(ext_state_of(self), &err);
+    if (count == SQRL_UNKNOWN)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(count);
+}
+
+static PyObject *plan_describe(PyObject *self, PyObject *unused) {
+    char *text = sqrl_plan_describe(ext_plan_get(self));
+    if (text == NULL)
+        return PyErr_NoMemory();
+    PyObject *object = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    free(text);
+    return object;
+}
+
+static PyObject *plan_batched(PyObject *self, void *unused) {
+    return PyBool_FromLong(sqrl_plan_is_batched(ext_plan_get(self)));
+}
+
+static PyObject *plan_iterate(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *keys[] = {"copy", NULL};
+    int copy = 1;
+    struct ext_state *state = ext_state_of(self);
+    struct sqrl_plan *plan = ext_plan_get(self);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:iterate", keys, &copy))
+        return NULL;
+    ext_share_cores(state);
+    return sqrl_plan_is_batched(plan) ? ext_batches_open(state, plan)
+                                      : ext_samples_open(state, plan, copy != 0);
+}
+
+static PyObject *plan_arrow_stream(PyObject *self, PyObject *unused) {
+    return ext_arrow_plan(ext_state_of(self), ext_plan_get(self));
+}
+
+static PyGetSetDef plan_getset[] = {
+    {"batched", plan_batched, NULL, "Whether it gives batches.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyMethodDef plan_methods[] = {
+    {"filter", plan_filter, METH_O,
+     "filter($self, expression, /)\n--\n\nKeeps samples for which the expression holds."},
+    {"select", plan_select, METH_O,
+     "select($self, names, /)\n--\n\nKeeps only these fields."},
+    {"drop", plan_drop, METH_O, "drop($self, names, /)\n--\n\nRemoves these fields."},
+    {"rename", plan_rename, METH_VARARGS,
+     "rename($self, old, new, /)\n--\n\nGives fields new names."},
+    {"shuffle_all", plan_shuffle_all, METH_VARARGS,
+     "shuffle_all($self, seed, window_bytes, /)\n--\n\nRandom order of all samples."},
+    {"take", plan_take, METH_O, "take($self, n, /)\n--\n\nThe first n."},
+    {"skip", plan_skip, METH_O, "skip($self, n, /)\n--\n\nAll but the first n."},
+    {"prefetch", plan_prefetch, METH_O,
+     "prefetch($self, bytes, /)\n--\n\nHow far reading may run ahead."},
+    {"batch", (PyCFunction)(void (*)(void))plan_batch, METH_VARARGS | METH_KEYWORDS,
+     "batch($self, batch_size=0, drop_remainder=False, ragged='offsets', pad_value=0.0,\n"
+     "      length_by=None, boundaries=None, max_tokens=0, max_bytes=0, "
+     "fields=None)\n--\n\n"
+     "Samples as columns."},
+    {"count", plan_count, METH_NOARGS,
+     "count($self, /)\n--\n\nHow many samples or batches it gives, or None when "
+     "unknown."},
+    {"describe", plan_describe, METH_NOARGS,
+     "describe($self, /)\n--\n\nThe stages as text."},
+    {"iterate", (PyCFunction)(void (*)(void))plan_iterate, METH_VARARGS | METH_KEYWORDS,
+     "iterate($self, copy=True)\n--\n\nStarts the plan."},
+    {"arrow_stream", plan_arrow_stream, METH_NOARGS,
+     "arrow_stream($self, /)\n--\n\nA capsule of the Arrow C stream interface."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot plan_slots[] = {
+    {Py_tp_dealloc, plan_dealloc},
+    {Py_tp_doc, "An immutable tree of stages over a source."},
+    {Py_tp_getset, plan_getset},
+    {Py_tp_methods, plan_methods},
+    {0, NULL}};
+PyType_Spec ext_plan_spec = {.name = "squirrel._native.Plan",
+                             .basicsize = sizeof(struct plan),
+                             .flags =
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                             .slots = plan_slots};

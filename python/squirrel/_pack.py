@@ -1,0 +1,218 @@
+"""squirrel.pack: samples from anywhere into shards."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from squirrel import _native
+from squirrel._errors import ArgumentError
+from squirrel._progress import Progress
+from squirrel.stream import Stream, _bytes, open
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from os import PathLike
+    from typing import Any
+
+__all__ = ["PackReport", "pack"]
+
+
+class PackReport(NamedTuple):
+    """What a pack wrote.
+
+    Attributes:
+        samples: samples written.
+        shards: files written.
+        raw_bytes: MessagePack bytes before compression.
+        file_bytes: bytes of the files.
+        failed: (index, text of the error) of each input or sample that was skipped.
+    """
+
+    samples: int
+    shards: int
+    raw_bytes: int
+    file_bytes: int
+    failed: list[tuple[int, str]]
+
+
+def pack(
+    source: Iterable[Any] | str | PathLike[str],
+    destination: str | PathLike[str],
+    *,
+    map: Callable[[Any], Any] | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    on_error: str = "raise",
+    overwrite: bool = False,
+    append: bool = False,
+    format: str | None = None,
+    samples_per_shard: int | None = None,
+    shard_bytes: int | str | None = None,
+    block_bytes: int | str | None = None,
+    prefix: str | None = None,
+    progress: bool | None = None,
+    inputs_per_task: int | None = None,
+    start_method: str | None = None,
+    **options: Any,
+) -> PackReport:
+    """Writes samples into shards and commits them in one step at the end.
+
+    Args:
+        source: an iterable of samples (dicts of str, int, float, bool, None, bytes, lists,
+            dicts, NumPy arrays and scalars); a stream; or the URL of a data set. With `map`:
+            inputs of any kind.
+        destination: a directory, or one file where the name ends in a format's suffix
+            ("out.jsonl.gz").
+        map: makes samples of one input: returns one sample, an iterable of samples, or None.
+        workers: run `map` in this many processes, each of which writes shards of its own. The
+            data set is the same for any number of workers. `map` must be importable by name.
+        resume: with workers: continue a pack that was killed; its inputs must be the same. No
+            input's samples are lost or written twice.
+        on_error: "raise" ends at the first input (or sample) that fails; "skip" leaves it out
+            and lists it in the report.
+        overwrite: replace what the destination holds.
+        append: add to what the destination holds.
+        format: of the shards; by default from the destination's suffix, else "sqrl".
+        samples_per_shard, shard_bytes, block_bytes: sizes; the default shard has 256 MiB of raw
+            bytes.
+        prefix: of the shards' names; random by default, so that many may write at once.
+        progress: None shows a bar on a terminal, True also plain lines elsewhere, False nothing.
+        inputs_per_task: with workers: how many inputs are done and noted as one piece.
+        start_method: with workers: "forkserver" (default), "spawn" or "fork".
+        **options: the format's write options, e.g. ``codec="lz4"``, ``level=9``.
+
+    Raises:
+        ExistsError: the destination holds data, and neither overwrite nor append is given.
+        SampleTypeError: a sample holds what can't be stored; the note names field and sample.
+    """
+    if on_error not in ("raise", "skip"):
+        raise ArgumentError(f'on_error must be "raise" or "skip", not {on_error!r}')
+    if map is None and (workers is not None or resume):
+        raise ArgumentError("workers and resume need map=, the function that runs in parallel")
+    if overwrite and append:
+        raise ArgumentError("overwrite and append exclude each other")
+    layout = {
+        "options": options or None,
+        "format": format,
+        "samples_per_shard": samples_per_shard or 0,
+        "shard_bytes": _bytes(shard_bytes or 0),
+        "block_bytes": _bytes(block_bytes or 0),
+    }
+    destination = os.fspath(destination)
+    if map is not None and (workers is not None or resume):
+        from squirrel._pack_parallel import pack_parallel
+
+        if prefix is not None:
+            raise ArgumentError("prefix can't be chosen with workers: each task has its own")
+        if workers is not None and workers < 1:
+            raise ArgumentError(f"workers must be at least 1, not {workers}")
+        return pack_parallel(
+            source,
+            destination,
+            map,
+            workers or 1,
+            layout,
+            resume=resume,
+            skip=on_error == "skip",
+            overwrite=overwrite,
+            append=append,
+            progress=progress,
+            inputs_per_task=inputs_per_task,
+            start_method=start_method,
+        )
+    packer = _native.Packer(
+        destination, overwrite=overwrite, append=append, prefix=prefix, **layout
+    )
+    try:
+        return _pack_here(source, packer, map, on_error == "skip", progress)
+    except BaseException:
+        packer.abandon()
+        raise
+
+
+def _length(source: Any) -> int | None:
+    try:
+        return len(source)
+    except TypeError:
+        return None
+
+
+def _pack_here(
+    source: Any,
+    packer: _native.Packer,
+    function: Callable[[Any], Any] | None,
+    skip: bool,
+    progress: bool | None,
+) -> PackReport:
+    if isinstance(source, (str, os.PathLike)):
+        source = open(source)
+    failed: list[tuple[int, str]] = []
+    total = _length(source)
+    bar = Progress(progress, total, "samples" if function is None else "inputs")
+    tell = bar if bar.enabled else None
+    if function is not None:
+        samples = map_inputs(source, function, failed if skip else None, tell)
+        packer.extend(samples, None, _skipper(failed) if skip else None)
+    elif isinstance(source, Stream) and not source._plan.batched:
+        packer.extend_plan(source._plan, tell)
+    else:
+        packer.extend(source, tell, _skipper(failed) if skip else None)
+    report = packer.finish()
+    bar.end(total if function is not None and total else report["samples"], report["file_bytes"])
+    return make_report(report, failed)
+
+
+def make_report(report: dict[str, int], failed: list[tuple[int, str]]) -> PackReport:
+    counts = (report[name] for name in ("samples", "shards", "raw_bytes", "file_bytes"))
+    return PackReport(*counts, failed)
+
+
+def error_text(error: BaseException) -> str:
+    """One line: type, text and notes."""
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+
+
+def _skipper(failed: list[tuple[int, str]]) -> Callable[[int, Exception], None]:
+    def skip(index: int, error: Exception) -> None:
+        failed.append((index, error_text(error)))
+
+    return skip
+
+
+def map_inputs(
+    inputs: Iterable[Any],
+    function: Callable[[Any], Any],
+    failed: list[tuple[int, str]] | None,
+    tell: Callable[[int, int], object] | None = None,
+    first: int = 0,
+) -> Iterable[Any]:
+    """The samples of all inputs. Those of one input come together or not at all."""
+    for index, item in enumerate(inputs, first):
+        try:
+            samples = samples_of(function(item))
+        except Exception as error:
+            if failed is None:
+                error.add_note(f"while map was called with input {index}")
+                raise
+            failed.append((index, error_text(error)))
+            continue
+        yield from samples
+        if tell is not None:
+            tell(index + 1, 0)
+
+
+def samples_of(result: Any) -> list[Any]:
+    """What map returned as a list: one sample, many, or none."""
+    if result is None:
+        return []
+    if isinstance(result, dict):
+        return [result]
+    if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
+        raise TypeError(
+            f"map must return a sample (dict), an iterable of samples or None, "
+            f"not {type(result).__name__}"
+        )
+    return list(result)

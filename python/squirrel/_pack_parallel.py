@@ -1,0 +1,528 @@
+"""Parallel pack: a Python function over many inputs in processes, resumable, one commit.
+
+The inputs are cut into tasks of consecutive inputs. A worker writes each task by a packer of its
+own, with a prefix of its own, uncommitted; when its shards are on disk, the parent notes the task
+in a journal (`_sqrl/pack.journal` in the destination) and syncs it. A task that is not in the
+journal did not happen: after a kill it is done again under another prefix, and whatever its first
+attempt left is never committed. At the end all prefixes of the journal are committed in the order
+of the inputs, in one step, so the data set does not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import signal
+import time
+from multiprocessing import connection, get_all_start_methods, get_context
+
+from squirrel import _native
+from squirrel._errors import ArgumentError, ExistsError, StateError
+from squirrel._pack import PackReport, error_text, make_report, samples_of
+from squirrel._progress import Progress
+from squirrel.iterstream.base import callable_name
+from squirrel.iterstream.parallel import usable_cores
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+_JOURNAL = os.path.join("_sqrl", "pack.journal")
+_REPORT = ("samples", "shards", "raw_bytes", "file_bytes")
+_SAY_SECONDS = 0.2
+
+
+# --- the journal ------------------------------------------------------------------------------------
+
+
+class _Journal:
+    """Lines of JSON: a head, one line for each finished task, "commit" before the commit."""
+
+    def __init__(self, destination: str) -> None:
+        self.path = os.path.join(destination, _JOURNAL)
+        self.head: dict[str, Any] = {}
+        self.tasks: dict[int, dict[str, Any]] = {}
+        self.committing = False
+        self._file: Any = None
+
+    def load(self) -> bool:
+        """Reads what a killed pack left; a torn last line is cut off."""
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return False
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                raise StateError(
+                    f"line {number} is damaged: remove the file, and pack again from the start",
+                    where=self.path,
+                ) from None
+        if not self.head:
+            return False
+        if len(whole) < len(data):
+            os.truncate(self.path, len(whole))
+        return True
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        if "squirrel_pack" in entry:
+            self.head = entry
+        elif "task" in entry:
+            self.tasks[entry["task"]] = entry
+        elif "commit" in entry:
+            self.committing = True
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Appends one line and syncs it: what it says has happened then."""
+        if self._file is None:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self._file = open(self.path, "ab")
+        self._file.write(json.dumps(entry).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._take(entry)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def remove(self) -> None:
+        self.close()
+        if os.path.exists(self.path):
+            os.remove(self.path)
+
+
+def _fingerprint(items: list[Any]) -> str:
+    """Tells other inputs from the same ones, where their text can be relied on."""
+    digest = hashlib.blake2b(digest_size=8)
+    for item in items:
+        digest.update(_text(item).encode("utf-8", "backslashreplace"))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _text(item: Any) -> str:
+    if isinstance(item, (str, bytes, int, float, bool, type(None))):
+        return repr(item)
+    if isinstance(item, os.PathLike):
+        return repr(os.fspath(item))
+    if isinstance(item, (tuple, list)):
+        return "(" + ",".join(_text(part) for part in item) + ")"
+    return type(item).__qualname__
+
+
+# --- the worker -------------------------------------------------------------------------------------
+
+
+def _worker(pipe: Any, function: Callable[[Any], Any], setup: dict[str, Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    _native.configure(threads=setup["threads"])
+    pipe.send(("ready", None))
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:  # the parent is gone
+            return
+        if task is None:
+            return
+        try:
+            pipe.send(("done", _do_task(pipe, function, setup, *task)))
+        except (BrokenPipeError, _ParentGone):
+            return
+        except BaseException as error:
+            pipe.send(("failed", _portable(error)))
+
+
+class _ParentGone(Exception):
+    pass
+
+
+def _do_task(
+    pipe: Any,
+    function: Callable[[Any], Any],
+    setup: dict[str, Any],
+    first: int,
+    prefix: str,
+    items: list[Any],
+) -> dict[str, Any]:
+    failed: list[tuple[int, str]] = []
+    packer = _native.Packer(
+        setup["destination"], prefix=prefix, hold_commit=True, append=True, **setup["layout"]
+    )
+    said = time.monotonic()
+    try:
+        for index, item in enumerate(items, first):
+            _do_input(packer, function, index, item, failed if setup["skip"] else None)
+            if time.monotonic() - said > _SAY_SECONDS:
+                if pipe.poll():  # nothing is sent during a task: the other end was closed
+                    raise _ParentGone
+                said = time.monotonic()
+                pipe.send(("at", index + 1 - first))
+        report = packer.finish()
+    except BaseException:
+        packer.abandon()
+        raise
+    return {"prefix": prefix, "failed": failed, **{name: report[name] for name in _REPORT}}
+
+
+def _do_input(
+    packer: _native.Packer,
+    function: Callable[[Any], Any],
+    index: int,
+    item: Any,
+    failed: list[tuple[int, str]] | None,
+) -> None:
+    """All samples of one input, or, when one of them can't be stored, none."""
+    try:
+        samples = samples_of(function(item))
+        if len(samples) > 1 and failed is not None:
+            for sample in samples:  # so that nothing of a failing input is written
+                _native.encode(sample)
+        for sample in samples:
+            packer.append(sample)
+    except Exception as error:
+        if failed is None:
+            error.add_note(f"while map was called with input {index}")
+            raise
+        failed.append((index, error_text(error)))
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The exception with its traceback as a note, in a form that can be sent."""
+    import traceback
+
+    lines = "".join(traceback.format_exception(error))
+    error.add_note(f"in a worker process:\n{lines}")
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}\nin a worker process:\n{lines}")
+
+
+# --- the parent -------------------------------------------------------------------------------------
+
+
+class _Pool:
+    """Worker processes, each with one task at a time."""
+
+    def __init__(
+        self, count: int, function: Callable[[Any], Any], setup: dict[str, Any], method: str
+    ) -> None:
+        context = get_context(method)
+        self.workers: dict[Any, Any] = {}
+        self.task: dict[Any, tuple[int, int, int] | None] = {}  # number, first input, inputs
+        self.at: dict[Any, int] = {}
+        self.ready: set[Any] = set()
+        for _ in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(  # type: ignore[attr-defined]
+                target=_worker, args=(theirs, function, setup), daemon=True
+            )
+            try:
+                process.start()
+            except (pickle.PicklingError, AttributeError, TypeError) as error:
+                self.kill()
+                raise ArgumentError(
+                    f"map={callable_name(function)} can't be sent to another process "
+                    f"({error}): define it at the top of a module"
+                ) from error
+            theirs.close()
+            self.workers[ours] = process
+            self.task[ours] = None
+
+    def give(self, pipe: Any, number: int, first: int, prefix: str, items: list[Any]) -> None:
+        self.task[pipe] = (number, first, len(items))
+        self.at[pipe] = 0
+        try:
+            pipe.send((first, prefix, items))
+        except (BrokenPipeError, ConnectionError):
+            pass  # its death is reported by the next message
+
+    def message(self, pipe: Any) -> tuple[str, Any]:
+        """One message of a worker; its death raises."""
+        try:
+            kind, value = pipe.recv()
+        except (EOFError, ConnectionError):
+            process = self.workers[pipe]
+            process.join(5)
+            raise StateError(self._obituary(pipe, process.exitcode)) from None
+        if kind == "ready":
+            self.ready.add(pipe)
+        return kind, value
+
+    def _obituary(self, pipe: Any, status: int | None) -> str:
+        how = f"by signal {-status}" if status is not None and status < 0 else f"({status})"
+        task = self.task[pipe]
+        if pipe not in self.ready:
+            return (
+                f"a worker process ended {how} before it began: a script that packs in "
+                'processes must start below `if __name__ == "__main__":`'
+            )
+        at = f"with inputs {task[1]} to {task[1] + task[2] - 1}" if task else "between tasks"
+        return f"a worker process ended {how} {at}"
+
+    def kill(self) -> None:
+        for pipe, process in self.workers.items():
+            process.kill()
+            pipe.close()
+        for process in self.workers.values():
+            process.join()
+        self.workers.clear()
+
+    def end(self) -> None:
+        for pipe in self.workers:
+            pipe.send(None)
+        for process in self.workers.values():
+            process.join()
+        self.workers.clear()
+
+
+class _Pack:
+    """One parallel pack: tasks out, journal lines in."""
+
+    def __init__(
+        self, inputs: Iterable[Any], journal: _Journal, per_task: int, bar: Progress
+    ) -> None:
+        self.items = iter(inputs)
+        self.journal = journal
+        self.per_task = per_task
+        self.bar = bar
+        self.attempt = os.urandom(3).hex()
+        self.next_task = 0
+        self.inputs_done = 0
+        self.file_bytes = 0
+
+    def tasks(self) -> Iterator[tuple[int, int, list[Any]]]:
+        """The tasks that are not in the journal, with those that are checked against it."""
+        while True:
+            items = list(itertools.islice(self.items, self.per_task))
+            if not items:
+                return
+            number, first = self.next_task, self.next_task * self.per_task
+            self.next_task += 1
+            done = self.journal.tasks.get(number)
+            if done is None:
+                yield number, first, items
+                continue
+            if done["inputs"] != len(items) or done["fingerprint"] != _fingerprint(items):
+                raise StateError(
+                    f"inputs {first} to {first + len(items) - 1} are not those of the pack that "
+                    "is to be resumed: give the same inputs, or resume=False to start over",
+                    where=self.journal.path,
+                )
+            self.inputs_done += len(items)
+            self.file_bytes += done["file_bytes"]
+
+    def prefix(self, number: int) -> str:
+        return f"{self.journal.head['run']}-{number:07d}-{self.attempt}"
+
+    def run(self, make_pool: Callable[[int], _Pool], workers: int) -> None:
+        tasks = self.tasks()
+        start = list(itertools.islice(tasks, workers))
+        if not start:
+            return
+        pool = make_pool(len(start))
+        try:
+            given: dict[Any, tuple[int, int, list[Any]]] = {}
+            for pipe, task in zip(list(pool.workers), start):
+                self._give(pool, pipe, task, given)
+            while given:
+                for ready in connection.wait(list(given), 0.1):
+                    self._hear(pool, ready, tasks, given)
+                self.bar.update(self.inputs_done + sum(pool.at.values()), self.file_bytes)
+            pool.end()
+        except BaseException:
+            pool.kill()
+            raise
+
+    def _give(
+        self, pool: _Pool, pipe: Any, task: tuple[int, int, list[Any]], given: dict[Any, Any]
+    ) -> None:
+        number, first, items = task
+        given[pipe] = task
+        pool.give(pipe, number, first, self.prefix(number), items)
+
+    def _hear(
+        self,
+        pool: _Pool,
+        pipe: Any,
+        tasks: Iterator[tuple[int, int, list[Any]]],
+        given: dict[Any, tuple[int, int, list[Any]]],
+    ) -> None:
+        kind, value = pool.message(pipe)
+        if kind == "at":
+            pool.at[pipe] = value
+        elif kind == "failed":
+            raise value
+        elif kind == "done":
+            number, _, items = given.pop(pipe)
+            self.journal.write(
+                {
+                    "task": number,
+                    "inputs": len(items),
+                    "fingerprint": _fingerprint(items),
+                    **value,
+                }
+            )
+            pool.at[pipe] = 0
+            self.inputs_done += len(items)
+            self.file_bytes += value["file_bytes"]
+            task = next(tasks, None)
+            if task is not None:
+                self._give(pool, pipe, task, given)
+
+
+def _local(destination: str) -> str:
+    if destination.startswith("file://"):
+        return destination[len("file://") :]
+    if "://" in destination:
+        raise ArgumentError("workers write to a local directory", where=destination)
+    return destination
+
+
+def _holds_data(directory: str) -> bool:
+    """Whether anything but leftovers of packs is there."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        raise ExistsError("workers write to a directory; a file is there", where=directory) from None
+    if "_sqrl" in names:
+        return any(n.endswith(".idx") for n in os.listdir(os.path.join(directory, "_sqrl")))
+    return any(not name.startswith(".") for name in names)
+
+
+def _sweep(directory: str, run: str, keep: set[str]) -> None:
+    """Removes the run's shards whose prefix is not in `keep`."""
+    if not os.path.isdir(directory):
+        return
+    for name in os.listdir(directory):
+        bare = name.lstrip(".")
+        if bare.startswith(run + "-") and not any(bare.startswith(p) for p in keep):
+            try:
+                os.remove(os.path.join(directory, name))
+            except FileNotFoundError:
+                pass
+
+
+def _begin(
+    journal: _Journal, directory: str, head: dict[str, Any], resume: bool, replace: bool
+) -> None:
+    """Loads the journal of a killed pack, or starts one."""
+    found = journal.load()
+    if found and resume:
+        for name in ("inputs", "map", "layout"):
+            if journal.head[name] != head[name]:
+                raise StateError(
+                    f"the pack to be resumed had {name}={journal.head[name]!r}, this one has "
+                    f"{head[name]!r}: give the same, or resume=False to start over",
+                    where=journal.path,
+                )
+        return
+    if found:
+        committed = {t["prefix"] for t in journal.tasks.values()} if journal.committing else set()
+        _sweep(directory, journal.head["run"], committed)
+        journal.remove()
+        journal.head, journal.tasks, journal.committing = {}, {}, False
+    if not replace and _holds_data(directory):
+        raise ExistsError(
+            "the destination holds data already: give overwrite=True or append=True",
+            where=directory,
+        )
+    journal.write(head)
+
+
+def _commit(journal: _Journal, directory: str, overwrite: bool) -> None:
+    done = [journal.tasks[number] for number in sorted(journal.tasks)]
+    prefixes = tuple(task["prefix"] for task in done if task["shards"])
+    if not prefixes:
+        return
+    again = journal.committing
+    if not again:
+        journal.write({"commit": True})
+    try:
+        _native.commit(directory, prefixes, overwrite)
+    except FileNotFoundError:
+        if not again:  # killed between commit and the journal's end: nothing is left to commit
+            raise
+
+
+def pack_parallel(
+    source: Any,
+    destination: str,
+    function: Callable[[Any], Any],
+    workers: int,
+    layout: dict[str, Any],
+    *,
+    resume: bool,
+    skip: bool,
+    overwrite: bool,
+    append: bool,
+    progress: bool | None,
+    inputs_per_task: int | None,
+    start_method: str | None,
+) -> PackReport:
+    """See :func:`squirrel.pack`."""
+    directory = _local(destination)
+    if layout["format"] not in (None, "sqrl") or os.path.isfile(directory):
+        raise ArgumentError("workers write native shards into a directory", where=destination)
+    if isinstance(source, (str, os.PathLike)):
+        from squirrel.stream import open as open_stream
+
+        source = open_stream(source)
+    try:
+        total: int | None = len(source)
+    except TypeError:
+        total = None
+    per_task = inputs_per_task or (min(max(-(-total // 32), 1), 4096) if total else 256)
+    journal = _Journal(directory)
+    head = {
+        "squirrel_pack": 1,
+        "run": os.urandom(8).hex(),
+        "inputs": total,
+        "per_task": per_task,
+        "map": callable_name(function),
+        "layout": layout,
+    }
+    _begin(journal, directory, head, resume, overwrite or append)
+    bar = Progress(progress, total, "inputs")
+    work = _Pack(source, journal, journal.head["per_task"], bar)
+    setup = {
+        "destination": directory,
+        "layout": layout,
+        "skip": skip,
+        "threads": max(usable_cores() // workers, 1),
+    }
+    method = start_method or ("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+    try:
+        work.run(lambda count: _Pool(count, function, setup, method), workers)
+        kept = {task["prefix"] for task in journal.tasks.values()}
+        _sweep(directory, journal.head["run"], kept)
+        _commit(journal, directory, overwrite)
+    except BaseException:
+        journal.close()
+        if not resume:
+            _sweep(directory, journal.head["run"], set())
+            journal.remove()
+        raise
+    report, failed = _sum_up(journal)
+    journal.remove()
+    bar.end(work.inputs_done, report["file_bytes"])
+    return make_report(report, failed)
+
+
+def _sum_up(journal: _Journal) -> tuple[dict[str, int], list[tuple[int, str]]]:
+    done = [journal.tasks[number] for number in sorted(journal.tasks)]
+    report = {name: sum(task[name] for task in done) for name in _REPORT}
+    failed = [(index, text) for task in done for index, text in task["failed"]]
+    return report, failed

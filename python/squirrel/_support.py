@@ -1,0 +1,83 @@
+"""What the extension module asks of Python: rare types, and the classes of batches."""
+
+from __future__ import annotations
+
+import sys
+
+from squirrel._errors import CorruptError, UnsupportedError
+from squirrel.batch import Batch, Column
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+make_column = Column._of_slot
+make_batch = Batch._of_slot
+
+
+def dtype_from_description(described: tuple[Any, int], shape: tuple[int, ...]) -> Any:
+    """The np.dtype of msgpack-numpy's text ("<U5") or list of fields; checks the data's size."""
+    import numpy as np
+
+    description, data_bytes = described
+    try:
+        dtype = np.dtype(_fields(description) if isinstance(description, list) else description)
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise CorruptError(f"an array has the unreadable dtype {description!r}: {error}") from None
+    if dtype.hasobject:
+        raise UnsupportedError("an array of Python objects is pickle: it is refused")
+    count = 1
+    for length in shape:
+        count *= length
+    if count * dtype.itemsize != data_bytes:
+        raise CorruptError(
+            f"an array of {dtype} and shape {shape} needs {count * dtype.itemsize} bytes, "
+            f"not {data_bytes}"
+        )
+    return dtype
+
+
+def _fields(description: list[Any]) -> list[Any]:
+    """Fields as np.dtype wants them: tuples, nested descriptions as lists again."""
+    fields = []
+    for field in description:
+        name, kind, *rest = (_text(part) for part in field)
+        if isinstance(kind, list):
+            kind = _fields(kind)
+        fields.append((name, kind, *(tuple(r) if isinstance(r, list) else r for r in rest)))
+    return fields
+
+
+def _text(part: Any) -> Any:
+    return part.decode() if isinstance(part, bytes) else part
+
+
+def make_ext(code: int, data: bytes) -> Any:
+    """A MessagePack extension: msgpack's own classes where msgpack is installed."""
+    try:
+        from msgpack import ExtType, Timestamp
+    except ImportError:
+        from squirrel.ext import ExtType, Timestamp
+    if code == -1 and len(data) in (4, 8, 12):
+        return Timestamp.from_bytes(data)
+    return ExtType(code, data)
+
+
+def split_ext(value: Any) -> tuple[int, bytes] | None:
+    """(code, data) of an extension object, or None."""
+    kinds = [sys.modules.get("squirrel.ext"), sys.modules.get("msgpack")]
+    for module in kinds:
+        if module is None:
+            continue
+        if isinstance(value, module.ExtType):
+            return value.code, bytes(value.data)
+        if isinstance(value, module.Timestamp):
+            return -1, value.to_bytes()
+    return None
+
+
+def sibling_workers() -> int:
+    """How many processes of a DataLoader this one is among."""
+    data = sys.modules.get("torch.utils.data")
+    info = data.get_worker_info() if data is not None else None
+    return info.num_workers if info is not None else 1

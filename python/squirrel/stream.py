@@ -1,0 +1,285 @@
+"""Stream: what a driver opens, native until the first Python callable."""
+
+from __future__ import annotations
+
+import os
+
+from squirrel import _native
+from squirrel.iterstream.base import Composable, Run, _names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from os import PathLike
+    from typing import Any
+
+__all__ = ["Stream", "open"]
+
+
+def open(url: str | PathLike[str], driver: str | None = None, **options: Any) -> Stream:
+    """Opens a file or a directory of any known format as a :class:`Stream`.
+
+    Args:
+        url: a path or URL, or ``"catalog.yaml#name"``, ``"catalog.yaml#name@version"``.
+        driver: name of the driver; found from the content when left out.
+        **options: the driver's and format's options, see :func:`squirrel.drivers` and
+            :func:`squirrel.formats`.
+
+    Raises:
+        NotFoundError: nothing is there. FormatError: the format is unknown or mixed.
+        ArgumentError: an option is unknown or unreadable.
+    """
+    return Stream(os.fspath(url), {"driver": driver, **options} if driver else options)
+
+
+class Stream(Composable):
+    """Samples (dicts with NumPy arrays), or batches, read by native threads.
+
+    Each method makes a new stream on top of this one. Stages run in native threads without the
+    GIL until the first one that calls Python; from there on items pass through Python's own
+    iterators. A stream can be iterated again and again, pickled and deep-copied (it is its URL,
+    options and stages). Samples come in the same order whatever the number of threads.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        _stages: tuple[tuple[Any, ...], ...] = (),
+        _native_plan: _native.Plan | None = None,
+        _native_source: _native.Source | None = None,
+    ) -> None:
+        super().__init__(source=())
+        self.url = url
+        self.options = dict(options or {})
+        self._stages = _stages
+        self._opened = _native_source if _native_source is not None else self._open()
+        self._plan = _native_plan if _native_plan is not None else self._build()
+
+    def _open(self) -> _native.Source:
+        head, mark, _ = self.url.partition("#")
+        if mark and head.endswith((".yaml", ".yml")) and not os.path.exists(self.url):
+            return _native.open_catalog(self.url)
+        return _native.open(self.url, self.options)
+
+    def _build(self) -> _native.Plan:
+        plan = self._opened.plan()
+        for verb, args, kw in self._stages:
+            plan = getattr(plan, verb)(*args, **kw)
+        return plan
+
+    def _then(self, verb: str, *args: Any, **kw: Any) -> Stream:
+        plan: _native.Plan = getattr(self._plan, verb)(*args, **kw)
+        return Stream(
+            self.url,
+            self.options,
+            _stages=(*self._stages, (verb, args, kw)),
+            _native_plan=plan,
+            _native_source=self._opened,
+        )
+
+    # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def driver(self) -> str:
+        """Name of the driver that opened it."""
+        return self._opened.driver
+
+    @property
+    def shards(self) -> list[dict[str, Any]]:
+        """The shards: path, file_bytes, samples, raw_bytes (None where unknown), format."""
+        return [self._opened.shard(i) for i in range(self._opened.shards)]
+
+    @property
+    def schema(self) -> list[dict[str, Any]] | None:
+        """The fields of the source: name, type, kind, dtype, shape, nullable; None if unknown."""
+        return self._opened.schema()
+
+    def __len__(self) -> int:
+        count = self._plan.count()
+        if count is None:
+            raise TypeError(
+                "the number of items is not known before they are read; "
+                "count them: sum(1 for _ in stream)"
+            )
+        return count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return self._plan.describe()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.url, self.options, self._stages)
+
+    def __copy__(self) -> Stream:
+        return Stream(
+            self.url,
+            self.options,
+            _stages=self._stages,
+            _native_plan=self._plan,
+            _native_source=self._opened,
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
+        return self.__copy__()
+
+    # --- running ------------------------------------------------------------------------------
+
+    def _start(self, run: Run) -> Iterator[Any]:
+        iterator = self._plan.iterate()
+        run.native = iterator
+        run.closers.append(iterator.close)
+        return iterator
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._plan.iterate()
+
+    def iterator(  # type: ignore[override]
+        self, copy: bool = True
+    ) -> _native.Samples | _native.Batches:
+        """One pass with an explicit end: a context manager with close(), place() and stats().
+
+        Args:
+            copy: False lends arrays as read-only views of the block that was read; a view keeps
+                its whole block (about 1 MiB) in memory for as long as it lives.
+        """
+        return self._plan.iterate(copy=copy)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The batches as an Arrow C stream: ``pyarrow.RecordBatchReader.from_stream(...)``."""
+        if not self._plan.batched:
+            raise TypeError("an Arrow stream is made of batches: call batch() first")
+        return self._plan.arrow_stream()
+
+    # --- native stages ------------------------------------------------------------------------
+
+    def filter(self, predicate: str | Callable[[Any], Any]) -> Composable:  # type: ignore[override]
+        """Keeps samples for which the predicate holds.
+
+        Args:
+            predicate: an expression, which runs in native threads::
+
+                label == 3 and (score < 0.5 or not flagged)
+                meta.site in ["a", "b"]
+                path contains "/api/"    path startswith "/"    note is null
+
+                A comparison with a missing or null field is false. Or a callable of one sample.
+        """
+        if isinstance(predicate, str):
+            return self._then("filter", predicate)
+        return super().filter(predicate)
+
+    def select(self, *names: str) -> Stream:
+        """Keeps only these fields; dotted names reach into nested ones."""
+        return self._then("select", _names(names))
+
+    def drop(self, *names: str) -> Stream:
+        """Removes these fields."""
+        return self._then("drop", _names(names))
+
+    def rename(self, names: dict[str, str] | None = None, **more: str) -> Stream:
+        """Gives fields new names: ``rename({"old": "new"})`` or ``rename(old="new")``."""
+        pairs = {**(names or {}), **more}
+        return self._then("rename", tuple(pairs), tuple(pairs.values()))
+
+    def shuffle_all(self, seed: int | None = None, window: int | str = 0) -> Stream:
+        """Random order of all samples, the same for the same seed.
+
+        Args:
+            seed: 0 to 2**64-1; give another one each epoch. None draws one now.
+            window: bytes of samples mixed at a time (0: 128 MiB), or a text such as "64 MiB".
+        """
+        if seed is None:
+            seed = int.from_bytes(os.urandom(8), "little")
+        return self._then("shuffle_all", seed % (1 << 64), _bytes(window))
+
+    def take(self, n: int | None) -> Stream:
+        """The first n samples, behind batch() batches; None: all."""
+        return self if n is None else self._then("take", _at_least(n, 0, "take"))
+
+    def skip(self, n: int) -> Stream:
+        """All but the first n samples, behind batch() batches."""
+        return self._then("skip", _at_least(n, 0, "skip"))
+
+    def prefetch(self, bytes: int | str) -> Stream:
+        """How far reading may run ahead of the consumer, e.g. "64 MiB"; 0: the whole budget."""
+        return self._then("prefetch", _bytes(bytes))
+
+    def batch(  # type: ignore[override]
+        self,
+        batch_size: int | None = None,
+        drop_remainder: bool = False,
+        ragged: str = "offsets",
+        pad_value: float = 0.0,
+        *,
+        length_by: str | None = None,
+        boundaries: Sequence[int] | None = None,
+        max_tokens: int | None = None,
+        max_bytes: int | str | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> Stream:
+        """Samples as columns: each item is a :class:`squirrel.Batch`, a dict of arrays [n, ...].
+
+        Args:
+            batch_size: rows; exactly one of batch_size, max_tokens and max_bytes is given.
+            drop_remainder: leaves the last, smaller batch (of each bucket) out.
+            ragged: numeric fields of varying shape become "offsets" (a Column), are padded
+                ("pad"), or are an "error". Strings and bytes always have offsets.
+            pad_value: what padding is filled with.
+            length_by: field whose length (first dimension, bytes of a string, or the value of an
+                integer) decides on buckets and counts for max_tokens.
+            boundaries: ascending lengths that divide the buckets.
+            max_tokens: a batch is closed before rows x longest length would exceed it.
+            max_bytes: a batch is closed before the sum of its samples' data would exceed it.
+            fields: declared types, e.g. {"x": "float32", "label": "int64?"}: they win over what
+                the first samples show.
+        """
+        kw: dict[str, Any] = {"drop_remainder": drop_remainder, "ragged": ragged}
+        kw["pad_value"] = float(pad_value)
+        if batch_size is not None:
+            kw["batch_size"] = _at_least(batch_size, 1, "batch")
+        if length_by is not None:
+            kw["length_by"] = length_by
+        if boundaries is not None:
+            kw["boundaries"] = tuple(boundaries)
+        if max_tokens is not None:
+            kw["max_tokens"] = _at_least(max_tokens, 1, "batch: max_tokens")
+        if max_bytes is not None:
+            kw["max_bytes"] = _bytes(max_bytes)
+        if fields is not None:
+            kw["fields"] = dict(fields)
+        return self._then("batch", **kw)
+
+
+def _restore(
+    url: str, options: dict[str, Any], stages: tuple[tuple[Any, ...], ...]
+) -> Stream:
+    return Stream(url, options, _stages=stages)
+
+
+def _at_least(n: int, least: int, what: str) -> int:
+    n = n.__index__()
+    if n < least:
+        raise ValueError(f"{what}({n}): must be at least {least}")
+    return n
+
+
+_UNITS = {"": 1, "b": 1}
+for _i, _letter in enumerate("kmgt", 1):
+    _UNITS[_letter + "b"] = 1000**_i
+    _UNITS[_letter + "ib"] = 1024**_i
+
+
+def _bytes(size: int | str) -> int:
+    """4096, "64 KiB", "1.5 GB" in bytes."""
+    if not isinstance(size, str):
+        return _at_least(size, 0, "a size in bytes ")
+    number = size.strip().rstrip("BbiKkMmGgTt ")
+    unit = size.strip()[len(number) :].strip().lower()
+    try:
+        return int(float(number) * _UNITS[unit])
+    except (ValueError, KeyError):
+        raise ValueError(f'{size!r} is no size: give bytes, or a text such as "64 MiB"') from None
