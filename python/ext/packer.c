@@ -7,6 +7,7 @@
  */
 #include "ext.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 #define PROGRESS_NS 100000000u
@@ -282,7 +283,7 @@ static int append_projected(struct sqrl_packer *packer,
     const struct sqrl_block *block = sample->block;
     size_t count = sqrl_projection_apply(projection, block, sample->index, fields, 64);
     if (count > 64) {
-        list = PyMem_RawMalloc(count * sizeof *list);
+        list = malloc(count * sizeof *list);
         if (list == NULL)
             return sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for %zu fields",
                                   count);
@@ -301,7 +302,7 @@ static int append_projected(struct sqrl_packer *packer,
     else
         sqrl_packer_reject(packer);
     if (list != fields)
-        PyMem_RawFree(list);
+        free(list);
     return rc;
 }
 
