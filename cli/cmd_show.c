@@ -1,0 +1,277 @@
+/* head, cat, ls, info: looking at data. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- head and cat --- */
+
+struct printer {
+    struct sqrl_bytes line;
+    uint64_t left;
+};
+
+static int flush_lines(struct printer *printer, struct sqrl_error *err) {
+    size_t size = printer->line.size;
+    printer->line.size = 0;
+    if (fwrite(printer->line.data, 1, size, stdout) != size)
+        return sqrl_error_set(err, SQRL_E_IO, "writing to standard output failed");
+    return SQRL_OK;
+}
+
+static int print_sample(void *arg, const struct sqrl_projection *projection,
+                        const struct sqrl_block *block, uint32_t index,
+                        struct sqrl_error *err) {
+    enum { FLUSH_BYTES = 64 << 10 };
+    struct printer *printer = arg;
+    int code = cli_sample_json(projection, block, index, &printer->line, err);
+    if (code == SQRL_OK)
+        code = sqrl_bytes_append(&printer->line, "\n", 1, err);
+    if (code == SQRL_OK && printer->line.size >= FLUSH_BYTES)
+        code = flush_lines(printer, err);
+    return code;
+}
+
+static int print_samples(struct cli_args *args) {
+    struct printer printer = {0};
+    struct sqrl_error err = {0};
+    int code = SQRL_OK;
+    for (size_t i = 0; i < args->words && code == SQRL_OK; i++)
+        code = cli_each_sample(args, args->word[i], print_sample, &printer, &err);
+    int flushed = flush_lines(&printer, code ? NULL : &err);
+    sqrl_bytes_reset(&printer.line);
+    return code || flushed ? cli_fail(args, &err) : EXIT_DONE;
+}
+
+static const struct cli_option show_options[] = {CLI_PLAN_OPTIONS, {0}};
+
+static int run_head(struct cli_args *args) {
+    if (!cli_value(args, "take")) {
+        static const struct cli_option take = {"take", 'n', "N", ""};
+        args->given[args->given_count] = &take;
+        args->value[args->given_count++] = "10";
+    }
+    return print_samples(args);
+}
+
+const struct cli_command cli_head = {
+    "head",       "URL...", "print the first samples (10, or -n N) as JSON lines",
+    show_options, 1,        MAX_WORDS,
+    CLI_READS,    run_head};
+
+const struct cli_command cli_cat = {"cat",
+                                    "URL...",
+                                    "print samples as JSON lines; - reads standard input",
+                                    show_options,
+                                    1,
+                                    MAX_WORDS,
+                                    CLI_READS,
+                                    print_samples};
+
+/* --- ls --- */
+
+static void list_catalog(const struct cli_args *args,
+                         const struct sqrl_catalog *catalog) {
+    size_t count = sqrl_catalog_count(catalog);
+    struct sqrl_bytes report = {0};
+    struct sqrl_catalog_source source;
+    cli_put_array(&report, count);
+    for (size_t i = 0; i < count; i++) {
+        if (sqrl_catalog_at(catalog, i, &source, NULL) != SQRL_OK)
+            continue;
+        cli_put_map(&report, 3);
+        cli_put_text(&report, "name", source.name);
+        cli_put_number(&report, "version", source.version);
+        cli_put_text(&report, "driver", source.driver_name);
+        if (!args->json)
+            printf("%s@%llu  %s\n", source.name, (unsigned long long)source.version,
+                   source.driver_name);
+    }
+    if (args->json)
+        cli_print_json(&report);
+    sqrl_bytes_reset(&report);
+}
+
+static void list_shards(const struct cli_args *args, struct sqrl_source *source) {
+    uint64_t count = sqrl_source_shards(source);
+    struct sqrl_bytes report = {0};
+    char size[32];
+    cli_put_array(&report, count);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct sqrl_shard *shard = sqrl_source_shard(source, i);
+        cli_put_map(&report, 4);
+        cli_put_text(&report, "path", shard->path);
+        cli_put_text(&report, "format", shard->format->name);
+        cli_put_number(&report, "bytes", shard->file_bytes);
+        cli_put_number(&report, "samples", shard->samples);
+        if (args->json)
+            continue;
+        if (shard->samples == SQRL_UNKNOWN)
+            printf("%10s", "?");
+        else
+            printf("%10llu", (unsigned long long)shard->samples);
+        printf("  %10s  %s\n", cli_size_text(shard->file_bytes, size), shard->path);
+    }
+    if (args->json)
+        cli_print_json(&report);
+    sqrl_bytes_reset(&report);
+}
+
+static bool has_suffix(const char *text, const char *suffix) {
+    size_t size = strlen(text), tail = strlen(suffix);
+    return size >= tail && strcmp(text + size - tail, suffix) == 0;
+}
+
+static int run_ls(struct cli_args *args) {
+    struct sqrl_error err = {0};
+    struct sqrl_catalog *catalog = NULL;
+    struct sqrl_source *source = NULL;
+    const char *url = args->word[0];
+    int code;
+    if (has_suffix(url, ".yaml") || has_suffix(url, ".yml")) {
+        code = sqrl_catalog_new(&catalog, &err);
+        if (code == SQRL_OK)
+            code = sqrl_catalog_read_file(catalog, args->context, url, &err);
+        if (code == SQRL_OK)
+            list_catalog(args, catalog);
+        sqrl_catalog_free(catalog);
+    } else {
+        code = cli_open(args, url, &source, &err);
+        if (code == SQRL_OK) {
+            sqrl_source_samples(source); /* opens footers, so that counts are known */
+            list_shards(args, source);
+        }
+        sqrl_source_unref(source);
+    }
+    return code ? cli_fail(args, &err) : EXIT_DONE;
+}
+
+static const struct cli_option no_options[] = {{0}};
+
+const struct cli_command cli_ls = {
+    "ls",       "URL", "list shards with samples and bytes, or a catalog's sources",
+    no_options, 1,     1,
+    CLI_READS,  run_ls};
+
+/* --- info --- */
+
+static uint64_t file_bytes_of(const struct sqrl_source *source) {
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < sqrl_source_shards(source); i++)
+        bytes += sqrl_source_shard(source, i)->file_bytes;
+    return bytes;
+}
+
+static uint64_t raw_bytes_of(const struct sqrl_source *source) {
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < sqrl_source_shards(source); i++) {
+        uint64_t raw = sqrl_source_shard(source, i)->raw_bytes;
+        if (raw == SQRL_UNKNOWN)
+            return SQRL_UNKNOWN;
+        bytes += raw;
+    }
+    return bytes;
+}
+
+static int observe_sample(void *arg, const struct sqrl_projection *projection,
+                          const struct sqrl_block *block, uint32_t index,
+                          struct sqrl_error *err) {
+    struct sqrl_block one = *block;
+    one.begin = block->begin + index;
+    one.count = 1;
+    return sqrl_schema_observe(arg, &one, err);
+}
+
+/* The source's schema; where only reading tells, that of the first samples. */
+static int schema_of(const struct cli_args *args, struct sqrl_source *source,
+                     struct sqrl_schema *schema, bool *sampled, struct sqrl_error *err) {
+    enum { SAMPLES = 1000 };
+    const struct sqrl_schema *known = NULL;
+    struct sqrl_plan *all = NULL, *some = NULL;
+    struct sqrl_iterator *iterator = NULL;
+    struct sqrl_run *run = NULL;
+    int code = sqrl_source_schema(source, &known, err);
+    *sampled = !known;
+    if (code || known)
+        return code ? code : sqrl_schema_copy(known, schema, err);
+    code = sqrl_plan_source(source, &all, err);
+    if (code == SQRL_OK)
+        code = sqrl_plan_take(all, SAMPLES, &some, err);
+    if (code == SQRL_OK)
+        code = sqrl_iterator_open(some, &iterator, err);
+    while (code == SQRL_OK) {
+        code = sqrl_iterator_next_run(iterator, &run, err);
+        if (code || !run)
+            break;
+        for (uint32_t i = 0; i < run->count && code == SQRL_OK; i++)
+            code = observe_sample(schema, NULL, run->samples[i].block,
+                                  run->samples[i].index, err);
+        sqrl_run_release(run);
+    }
+    sqrl_iterator_close(iterator);
+    sqrl_plan_unref(some);
+    sqrl_plan_unref(all);
+    return code;
+}
+
+static void print_info(struct sqrl_source *source, const struct sqrl_schema *schema,
+                       bool sampled) {
+    char text[128], size[32];
+    uint64_t samples = sqrl_source_samples(source), raw = raw_bytes_of(source);
+    printf("url      %s\ndriver   %s\nshards   %llu\n", sqrl_source_url(source),
+           sqrl_source_driver(source), (unsigned long long)sqrl_source_shards(source));
+    if (samples == SQRL_UNKNOWN)
+        printf("samples  known after reading\n");
+    else
+        printf("samples  %llu\n", (unsigned long long)samples);
+    printf("files    %s\n", cli_size_text(file_bytes_of(source), size));
+    if (raw != SQRL_UNKNOWN)
+        printf("payload  %s\n", cli_size_text(raw, size));
+    printf("fields%s\n", sampled ? " (of the first samples)" : "");
+    for (uint32_t i = 0; i < schema->count; i++) {
+        sqrl_field_type_text(&schema->fields[i], text, sizeof text);
+        printf("  %-24s %s\n", schema->fields[i].name, text);
+    }
+}
+
+static void print_info_json(struct sqrl_source *source, const struct sqrl_schema *schema,
+                            bool sampled) {
+    struct sqrl_bytes report = {0};
+    char text[128];
+    cli_put_map(&report, 8);
+    cli_put_text(&report, "url", sqrl_source_url(source));
+    cli_put_text(&report, "driver", sqrl_source_driver(source));
+    cli_put_number(&report, "shards", sqrl_source_shards(source));
+    cli_put_number(&report, "samples", sqrl_source_samples(source));
+    cli_put_number(&report, "file_bytes", file_bytes_of(source));
+    cli_put_number(&report, "raw_bytes", raw_bytes_of(source));
+    cli_put_text(&report, "fields_from", sampled ? "first samples" : "schema");
+    cli_put_key(&report, "fields");
+    cli_put_map(&report, schema->count);
+    for (uint32_t i = 0; i < schema->count; i++) {
+        sqrl_field_type_text(&schema->fields[i], text, sizeof text);
+        cli_put_text(&report, schema->fields[i].name, text);
+    }
+    cli_print_json(&report);
+    sqrl_bytes_reset(&report);
+}
+
+static int run_info(struct cli_args *args) {
+    struct sqrl_error err = {0};
+    struct sqrl_source *source = NULL;
+    struct sqrl_schema schema = {0};
+    bool sampled = false;
+    int code = cli_open(args, args->word[0], &source, &err);
+    if (code == SQRL_OK)
+        code = schema_of(args, source, &schema, &sampled, &err);
+    if (code == SQRL_OK)
+        (args->json ? print_info_json : print_info)(source, &schema, sampled);
+    sqrl_schema_reset(&schema);
+    sqrl_source_unref(source);
+    return code ? cli_fail(args, &err) : EXIT_DONE;
+}
+
+const struct cli_command cli_info = {
+    "info",     "URL",   "what a source is: driver, shards, samples, bytes, fields",
+    no_options, 1,       1,
+    CLI_READS,  run_info};
