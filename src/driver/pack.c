@@ -169,8 +169,7 @@ static int shard_start(struct sqrl_packer *p, struct sqrl_error *err) {
         shard_free(shard);
         return rc;
     }
-    p->shard = shard;
-    p->shard_samples = p->shard_raw = 0;
+    p->shard = shard; /* its counts run since end_shard(): the first block is in them */
     return SQRL_OK;
 }
 
