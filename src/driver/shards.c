@@ -63,8 +63,7 @@ static int check_file(const struct sqrl_driver_args *args,
                       const struct sqrl_format_ops *format, struct sqrl_error *err) {
     struct sqrl_sniffed sniffed;
     int rc = sqrl_sniff(args->context, args->fs, args->path, &sniffed, err);
-    if (!rc && sniffed.format && sniffed.format != format && !sniffed.by_name &&
-        !sniffed.empty_payload)
+    if (!rc && sniffed.format && sniffed.format != format && sniffed.certain)
         rc = sqrl_error_set(
             err, SQRL_E_FORMAT,
             "this is a file of format %s, not %s (it begins with %s); leave "

@@ -10,6 +10,11 @@
 #include "format/format.h"
 #include "sqrl/codec.h"
 
+enum {
+    SCORE_WEAK = 10,   /* below it the name must fit too */
+    SCORE_CERTAIN = 50 /* from it on driver= is contradicted */
+};
+
 /* Decompresses the beginning of a file. What comes before damage is good for sniffing. */
 static size_t inner_bytes(const struct sqrl_codec_ops *codec, const uint8_t *head,
                           size_t head_size, bool whole, uint8_t *inner, bool *damaged) {
@@ -68,12 +73,15 @@ static void choose(struct sqrl_context *context, const struct sqrl_probe *probe,
             named_suffix = suffix;
         }
         int score = format->sniff ? format->sniff(probe) : 0;
+        if (score < SCORE_WEAK && suffix == 0)
+            score = 0;
         if (score > best || (score > 0 && score == best && suffix > best_suffix)) {
             out->format = format;
             best = score;
             best_suffix = suffix;
         }
     }
+    out->certain = best >= SCORE_CERTAIN;
     out->empty_payload = probe->inner && probe->inner_size == 0 && !damaged;
     if (!out->format && named) {
         out->format = named;

@@ -22,7 +22,7 @@ static const struct sqrl_option read_options[] = {
     {"nan", SQRL_OPTION_BOOL, SQRL_OPTION_PLAIN, "true", NULL,
      "accept NaN, Infinity and -Infinity, as Python's json writes them"},
     {"max_line", SQRL_OPTION_SIZE, SQRL_OPTION_PLAIN, "1 GiB", NULL,
-     "the longest line that is accepted"},
+     "a line that grows beyond this and 1 MiB is refused"},
     {0}};
 static const struct sqrl_option write_options[] = {
     {"codec", SQRL_OPTION_CHOICE, SQRL_OPTION_PLAIN, "none", SQRL_PRESS_CHOICES,
@@ -225,6 +225,39 @@ static int read_up_to(const struct jsonl_reader *r, uint64_t origin, size_t want
     return rc;
 }
 
+/* The line in which `last` lies (the stretch's last byte) is read to its end, and the
+ * buffer cut there. */
+static int read_line_end(const struct jsonl_reader *r, uint64_t origin, size_t from,
+                         size_t last, struct sqrl_buffer **bytes,
+                         const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    const uint8_t *before =
+        last > from ? memrchr((*bytes)->data + from, '\n', last - from) : NULL;
+    size_t line = before ? (size_t)(before - (*bytes)->data) + 1 : from;
+    for (size_t searched = last;;) {
+        struct sqrl_buffer *b = *bytes;
+        const uint8_t *end = searched < b->size
+                                 ? memchr(b->data + searched, '\n', b->size - searched)
+                                 : NULL;
+        size_t line_end = end ? (size_t)(end - b->data) + 1 : b->size;
+        if (line_end > line && line_end - line > r->max_line) {
+            sqrl_error_set(err, SQRL_E_LIMIT,
+                           "the line that begins here is longer than %zu bytes (see "
+                           "max_line)",
+                           r->max_line);
+            return sqrl_error_at(err, SQRL_E_LIMIT, "byte %llu",
+                                 (unsigned long long)(origin + line));
+        }
+        if (end || origin + b->size == r->size) {
+            b->size = line_end;
+            return SQRL_OK;
+        }
+        searched = b->size;
+        int rc = read_up_to(r, origin, 2 * b->size, bytes, cancel, err);
+        if (rc)
+            return rc;
+    }
+}
+
 /* The stretch's lines: [*from, bytes->size) of the buffer; the buffer begins at `origin`.
  */
 static int read_lines(const struct jsonl_reader *r, uint64_t number, uint64_t *origin,
@@ -248,30 +281,7 @@ static int read_lines(const struct jsonl_reader *r, uint64_t number, uint64_t *o
     } else {
         *from = skip_mark((*bytes)->data, (*bytes)->size);
     }
-    size_t searched = lead + stretch - 1;
-    while (*origin + searched < r->size) {
-        struct sqrl_buffer *b = *bytes;
-        const uint8_t *end = memchr(b->data + searched, '\n', b->size - searched);
-        if (end) {
-            b->size = (size_t)(end - b->data) + 1;
-            break;
-        }
-        if (*origin + b->size == r->size)
-            break;
-        if (b->size - stretch > r->max_line) {
-            sqrl_error_set(err, SQRL_E_LIMIT,
-                           "the line that goes on here is longer than %zu bytes (see "
-                           "max_line)",
-                           r->max_line);
-            return sqrl_error_at(err, SQRL_E_LIMIT, "byte %llu",
-                                 (unsigned long long)(*origin + searched));
-        }
-        searched = b->size;
-        rc = read_up_to(r, *origin, 2 * b->size, bytes, cancel, err);
-        if (rc)
-            return rc;
-    }
-    return SQRL_OK;
+    return read_line_end(r, *origin, *from, lead + stretch - 1, bytes, cancel, err);
 }
 
 /* Which line begins at `offset`; 0 when that can't be told (too far, or unreadable). */
