@@ -241,14 +241,15 @@ static void drop_companions(struct sqrl_listing *listing) {
     listing->count = kept;
 }
 
-/* Fails when no file is of `format`. */
-static int check_kept(const struct survey *survey, size_t count,
-                      const struct sqrl_format_ops *format,
-                      const struct sqrl_format_ops *const *formats, const bool *any,
+/* Fails when no file is of `format`; files with nothing in them do not count, unless
+ * there are no others. */
+static int check_kept(const struct survey *survey, const struct sqrl_format_ops *format,
                       struct sqrl_error *err) {
-    for (size_t i = 0; i < count; i++)
-        if (formats[i] == format || any[i])
+    for (size_t i = 0; i < survey->kind_count; i++)
+        if (survey->kinds[i].format == format)
             return SQRL_OK;
+    if (survey->kind_count == 0)
+        return SQRL_OK;
     const struct kind *first = &survey->kinds[0];
     return sqrl_error_set(
         err, SQRL_E_FORMAT,
@@ -300,7 +301,7 @@ int sqrl_listing_classify(struct sqrl_listing *listing, struct sqrl_context *con
     }
     if (rc)
         goto done;
-    rc = check_kept(&survey, listing->count, format, formats, any, err);
+    rc = check_kept(&survey, format, err);
     if (rc)
         goto done;
     keep_format(listing, format, formats, any);
