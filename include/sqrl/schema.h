@@ -8,12 +8,12 @@
  * How values become fields: bool -> bool; int -> int64 (uint64 when a value is above
  * INT64_MAX and none is negative); float -> float64; int and float mixed -> float64;
  * integers both below 0 and above INT64_MAX -> float64, as NumPy does; string; binary;
- * ndarray -> its dtype and shape; null or a missing key -> nullable. Everything else (mixed
- * lists, lists of maps, dtypes without a number type) is SQRL_KIND_OTHER: it lives in
- * samples, but can't be a column. A sample that is no map is one field named "". Keys that
- * are no text, or hold a NUL, have no field. Of a list that was always empty only "one
- * dimension" is known: RAGGED int64 with shape[0] == 0 and python_number, which any 1-D
- * type replaces.
+ * ndarray -> its dtype and shape; null or a missing key -> nullable. Everything else
+ * (mixed lists, lists of maps, dtypes without a number type) is SQRL_KIND_OTHER: it lives
+ * in samples, but can't be a column. A sample that is no map is one field named "". Keys
+ * that are no text, or hold a NUL, have no field. Of a list that was always empty only
+ * "one dimension" is known: RAGGED int64 with shape[0] == 0 and python_number, which any
+ * 1-D type replaces.
  */
 #ifndef SQRL_SCHEMA_H
 #define SQRL_SCHEMA_H
@@ -82,8 +82,8 @@ SQRL_CHECK int sqrl_schema_observe(struct sqrl_schema *schema,
 SQRL_CHECK int sqrl_schema_merge(struct sqrl_schema *schema,
                                  const struct sqrl_schema *other, struct sqrl_error *err);
 /* As a MessagePack array of maps {name, kind, dtype, shape, nullable, ...}, and back
- * (docs/formats/native-shard.md). Decoding sets `samples` to the most that a field was seen:
- * set it to the true count where that is known. */
+ * (docs/formats/native-shard.md). Decoding sets `samples` to the most that a field was
+ * seen: set it to the true count where that is known. */
 SQRL_CHECK int sqrl_schema_encode(const struct sqrl_schema *schema,
                                   struct sqrl_bytes *out, struct sqrl_error *err);
 SQRL_CHECK int sqrl_schema_decode(struct sqrl_schema *schema,

@@ -109,6 +109,22 @@ static struct core *core_ref(struct core *core) {
     return core;
 }
 
+/* A shard whose counts were known before it was opened must have them. */
+static int core_check(const struct core *core, const struct sqrl_shard *known,
+                      struct sqrl_error *err) {
+    if (known->samples == SQRL_UNKNOWN || core->info.samples == SQRL_UNKNOWN ||
+        (known->samples == core->info.samples && known->blocks == core->info.blocks &&
+         known->file_bytes == sqrl_file_size(core->file)))
+        return SQRL_OK;
+    return sqrl_error_set(
+        err, SQRL_E_CORRUPT,
+        "has %llu samples in %llu bytes, but the data set's index says %llu in %llu: "
+        "restore it, or run `squirrel index` to index the shards as they are",
+        (unsigned long long)core->info.samples,
+        (unsigned long long)sqrl_file_size(core->file),
+        (unsigned long long)known->samples, (unsigned long long)known->file_bytes);
+}
+
 static int core_open(struct sqrl_source *source, uint64_t shard, struct core **out,
                      struct sqrl_error *err) {
     *out = NULL;
@@ -134,6 +150,8 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct core **o
                                     .shard = shard,
                                     .settings = &source->settings};
     rc = item->format->open(core->state, &args, &core->info, err);
+    if (rc == SQRL_OK)
+        rc = core_check(core, item, err);
     core->indexed = (item->format->flags & SQRL_FORMAT_INDEXED) != 0 &&
                     core->info.blocks != SQRL_UNKNOWN;
 done:

@@ -209,6 +209,17 @@ static void test_disagreements(void **state) {
         sqrl_commit_write(context, fs, at("dis"), names, 2, false, NULL, NULL), 0);
     make_shard("dis/b.sqrl", 60, 61);
     check_disagreement("dis", SQRL_E_CORRUPT, "b.sqrl");
+    /* Changed behind an open source: noticed when the shard is opened. */
+    make_shard("dis/b.sqrl", 60, 60);
+    struct sqrl_source *source;
+    struct sqrl_shard_reader *reader;
+    struct sqrl_error err = {0};
+    assert_int_equal(sqrl_open(context, at("dis"), &none, &source, &err), 0);
+    make_shard("dis/b.sqrl", 60, 61);
+    assert_int_equal(sqrl_shard_open(source, 1, &reader, &err), SQRL_E_CORRUPT);
+    assert_non_null(strstr(err.where, "b.sqrl"));
+    assert_non_null(strstr(err.message, "squirrel index"));
+    sqrl_source_unref(source);
     assert_int_equal(sqrl_fs_remove(fs, at("dis/a.sqrl"), NULL), 0);
     check_disagreement("dis", SQRL_E_NOT_FOUND, "a.sqrl");
     /* What `squirrel index` does: a commit of what is there. */
