@@ -558,7 +558,7 @@ int sqrl_packer_open(struct sqrl_context *context, const char *destination,
     options = options ? options : &defaults;
     int rc = check_options(options, err);
     if (rc)
-        return rc;
+        return sqrl_error_at_path(err, rc, destination, NULL);
     struct sqrl_packer *p = sqrl_calloc(1, sizeof *p, "packer", err);
     if (!p)
         return SQRL_E_NO_MEMORY;
