@@ -50,7 +50,7 @@ SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
                                 const char *const *to, size_t count,
                                 struct sqrl_plan **out, struct sqrl_error *err);
 /* Random order of all samples: chunks are permuted, and samples within windows of chunks
- * of about window_bytes in memory (0: 128 MiB). Must stand before take, skip and batch.
+ * of about window_bytes in memory (0: 96 MiB). Must stand before take, skip and batch.
  */
 SQRL_CHECK int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed,
                                      uint64_t window_bytes, struct sqrl_plan **out,

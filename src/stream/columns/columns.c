@@ -1,0 +1,407 @@
+/* columns.c - which columns a stream of samples has, and which values fit them. */
+#include "stream/columns/columns.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_ROW_BYTES (UINT64_C(1) << 32)
+
+void sqrl_columns_free(struct sqrl_columns *columns) {
+    if (!columns)
+        return;
+    for (uint32_t i = 0; i < columns->count; i++) {
+        free(columns->column[i].name);
+        free(columns->column[i].origin);
+    }
+    free(columns->column);
+    free(columns);
+}
+
+int sqrl_columns_find(const struct sqrl_columns *columns, const char *name) {
+    for (uint32_t i = 0; i < columns->count; i++)
+        if (strcmp(columns->column[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *source,
+                         const struct sqrl_place *place) {
+    const struct sqrl_shard *shard = sqrl_source_shard(source, place->shard);
+    sqrl_error_at(err, code, "sample %llu", (unsigned long long)place->sample);
+    return sqrl_error_at(err, code, "%s", shard ? shard->path : "?");
+}
+
+/* --- fixing them
+ * -------------------------------------------------------------------------- */
+
+static int other_field(const struct sqrl_field *field, const char *name,
+                       struct sqrl_source *source, struct sqrl_error *err) {
+    if (!*name)
+        sqrl_error_set(err, SQRL_E_TYPE,
+                       "the sample is no map of named fields, so it can't be a row of a "
+                       "batch; stream samples one by one instead");
+    else
+        sqrl_error_set(
+            err, SQRL_E_TYPE,
+            "field \"%.120s\" can't be a column: its values have no common number "
+            "type, string or array type; drop() or select() fields, or declare a "
+            "type for it",
+            name);
+    return sqrl_error_at_sample(err, SQRL_E_TYPE, source, &field->first);
+}
+
+static int column_sizes(struct sqrl_column_plan *c, enum sqrl_ragged ragged, double pad,
+                        struct sqrl_error *err) {
+    c->lengths = SQRL_NO_NODE;
+    if (c->kind == SQRL_KIND_STRING || c->kind == SQRL_KIND_BINARY) {
+        c->dtype = SQRL_DTYPE_UINT8;
+        c->item_bytes = 1;
+        c->dims = 0;
+        return SQRL_OK;
+    }
+    if (c->kind == SQRL_KIND_NULL)
+        return SQRL_OK;
+    c->item_bytes = sqrl_dtype_size(c->dtype);
+    if (!c->item_bytes)
+        return sqrl_error_set(err, SQRL_E_TYPE, "field \"%.120s\" has no number type",
+                              c->name);
+    if (c->kind == SQRL_KIND_RAGGED) {
+        c->padded = ragged == SQRL_RAGGED_PAD;
+        if (ragged == SQRL_RAGGED_ERROR)
+            return sqrl_error_set(
+                err, SQRL_E_TYPE,
+                "field \"%.120s\" has values of different shapes; choose "
+                "offsets or padding for ragged fields, or drop() it",
+                c->name);
+        if (c->padded && !sqrl_pad_element(c->dtype, pad, c->pad))
+            return sqrl_error_set(err, SQRL_E_INVALID,
+                                  "pad value %g does not fit field \"%.120s\" of type %s",
+                                  pad, c->name, sqrl_dtype_name(c->dtype));
+        return SQRL_OK;
+    }
+    uint64_t bytes = c->item_bytes;
+    for (uint32_t d = 0; d < c->dims; d++)
+        if (__builtin_mul_overflow(bytes, c->shape[d], &bytes) || bytes > MAX_ROW_BYTES)
+            return sqrl_error_set(err, SQRL_E_LIMIT,
+                                  "field \"%.120s\" has more than 4 GiB a row", c->name);
+    c->row_bytes = (size_t)bytes;
+    return SQRL_OK;
+}
+
+/* Takes over kind, dtype and shape. */
+static void take_type(struct sqrl_column_plan *c, const struct sqrl_field *field,
+                      bool declared) {
+    c->kind = field->kind;
+    c->dtype = field->dtype;
+    c->dims = field->dims;
+    memcpy(c->shape, field->shape, sizeof c->shape);
+    c->first = field->first;
+    c->declared = declared;
+    c->refuses_null = declared && !field->nullable;
+    if (c->kind == SQRL_KIND_RAGGED && !declared) /* the largest sizes, not exact ones */
+        memset(c->shape, 0, sizeof c->shape);
+}
+
+static int add_column(struct sqrl_columns *columns, const char *name, const char *origin,
+                      struct sqrl_error *err) {
+    if (sqrl_columns_find(columns, name) >= 0)
+        return sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "two fields would be named \"%.120s\"; rename() or drop() one", name);
+    void *grown = sqrl_realloc(
+        columns->column, (columns->count + 1) * sizeof *columns->column, "columns", err);
+    if (!grown)
+        return SQRL_E_NO_MEMORY;
+    columns->column = grown;
+    struct sqrl_column_plan *c = &columns->column[columns->count];
+    memset(c, 0, sizeof *c);
+    c->name = sqrl_strdup(name, err);
+    c->origin = sqrl_strdup(origin, err);
+    columns->count++;
+    return c->name && c->origin ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
+static const struct sqrl_field *declared_field(const struct sqrl_batching *b,
+                                               const char *name) {
+    for (size_t i = 0; i < b->options.field_count; i++)
+        if (strcmp(b->declared[i].name, name) == 0)
+            return &b->declared[i];
+    return NULL;
+}
+
+static int add_schema_fields(struct sqrl_columns *columns,
+                             const struct sqrl_schema *schema,
+                             const struct sqrl_plan *batch, struct sqrl_error *err) {
+    struct sqrl_name_map map = {0};
+    int code = SQRL_OK;
+    for (uint32_t i = 0; i < schema->count && !code; i++)
+        code = sqrl_name_map_add(&map, schema->fields[i].name, i, err);
+    if (!code)
+        code = sqrl_projection_map(batch->names, &map, err);
+    for (size_t i = 0; i < map.count && !code; i++) {
+        const struct sqrl_field *field = &schema->fields[map.pair[i].tag];
+        const struct sqrl_field *declared =
+            declared_field(&batch->batching, map.pair[i].out);
+        if (!*map.pair[i].out || (field->kind == SQRL_KIND_OTHER && !declared)) {
+            code = other_field(field, map.pair[i].out, batch->source, err);
+            break;
+        }
+        code = add_column(columns, map.pair[i].out, map.pair[i].origin, err);
+        if (!code)
+            take_type(&columns->column[columns->count - 1], declared ? declared : field,
+                      declared != NULL);
+    }
+    sqrl_name_map_reset(&map);
+    return code;
+}
+
+/* Declared fields that no sample of the schema has: their samples may come later. */
+static int add_declared(struct sqrl_columns *columns, const struct sqrl_plan *batch,
+                        struct sqrl_error *err) {
+    const struct sqrl_batching *b = &batch->batching;
+    int code = SQRL_OK;
+    for (size_t i = 0; i < b->options.field_count && !code; i++) {
+        const struct sqrl_field *field = &b->declared[i];
+        if (sqrl_columns_find(columns, field->name) >= 0)
+            continue;
+        char *origin;
+        code = sqrl_projection_origin(batch->names, field->name, &origin, err);
+        if (!code && !origin)
+            code =
+                sqrl_error_set(err, SQRL_E_INVALID,
+                               "field \"%.120s\" is declared for batch, but select, drop "
+                               "or rename removes it",
+                               field->name);
+        if (!code)
+            code = add_column(columns, field->name, origin, err);
+        if (!code)
+            take_type(&columns->column[columns->count - 1], field, true);
+        free(origin);
+    }
+    return code;
+}
+
+/* A selected field that no sample has is a misspelt one. */
+static int check_selected(const struct sqrl_columns *columns,
+                          const struct sqrl_schema *schema, const struct sqrl_plan *batch,
+                          struct sqrl_error *err) {
+    enum sqrl_name_stage stage;
+    size_t names = batch->names ? sqrl_projection_names(batch->names, &stage) : 0;
+    for (size_t i = 0; i < names && stage == SQRL_NAMES_SELECT; i++) {
+        const char *name = sqrl_projection_name(batch->names, i, false);
+        bool found = false;
+        for (uint32_t k = 0; k < columns->count && !found; k++)
+            found = sqrl_name_covers(name, columns->column[k].name);
+        if (found)
+            continue;
+        const char **known = sqrl_calloc(schema->count + 1, sizeof *known, "fields", err);
+        if (!known)
+            return SQRL_E_NO_MEMORY;
+        for (uint32_t k = 0; k < schema->count; k++)
+            known[k] = schema->fields[k].name;
+        const char *near = sqrl_nearest(name, known, schema->count);
+        free(known);
+        return sqrl_error_set(
+            err, SQRL_E_NOT_FOUND, "select: no sample%s has a field \"%.120s\"%s%.120s%s",
+            columns->from_schema
+                ? ""
+                : " of the first block (declare the field if later ones do)",
+            name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    }
+    return SQRL_OK;
+}
+
+static int finish_columns(struct sqrl_columns *columns, const struct sqrl_plan *batch,
+                          struct sqrl_error *err) {
+    const struct sqrl_batch_options *o = &batch->batching.options;
+    columns->header_bytes =
+        sizeof(struct sqrl_batch) + columns->count * sizeof(struct sqrl_column);
+    if (!columns->count)
+        return sqrl_error_set(err, SQRL_E_TYPE, "no field is left for a batch");
+    for (uint32_t i = 0; i < columns->count; i++) {
+        struct sqrl_column_plan *c = &columns->column[i];
+        int code = column_sizes(c, o->ragged, o->pad_value, err);
+        if (code)
+            return code;
+        bool varies = c->kind == SQRL_KIND_RAGGED || c->kind == SQRL_KIND_STRING ||
+                      c->kind == SQRL_KIND_BINARY;
+        if (varies)
+            c->lengths = columns->with_lengths++;
+        columns->row_bytes += c->row_bytes;
+        columns->header_bytes += strlen(c->name) + 1;
+    }
+    return SQRL_OK;
+}
+
+int sqrl_columns_new(const struct sqrl_schema *schema, bool from_schema,
+                     const struct sqrl_plan *batch, struct sqrl_columns **out,
+                     struct sqrl_error *err) {
+    *out = NULL;
+    struct sqrl_columns *columns = sqrl_calloc(1, sizeof *columns, "columns", err);
+    if (!columns)
+        return SQRL_E_NO_MEMORY;
+    columns->from_schema = from_schema;
+    int code = add_schema_fields(columns, schema, batch, err);
+    if (!code)
+        code = add_declared(columns, batch, err);
+    if (!code)
+        code = check_selected(columns, schema, batch, err);
+    if (!code)
+        code = finish_columns(columns, batch, err);
+    if (code)
+        sqrl_columns_free(columns);
+    else
+        *out = columns;
+    return code;
+}
+
+/* --- which values fit
+ * --------------------------------------------------------------------- */
+
+static bool list_fits(const struct sqrl_column_plan *c, const struct sqrl_node *list,
+                      uint32_t *length) {
+    if (c->dims != 1 || (c->shape[0] && c->shape[0] != list->size) ||
+        (c->kind == SQRL_KIND_DENSE && c->shape[0] != list->size))
+        return false;
+    for (uint32_t i = 1; i <= list->size; i++)
+        if (!sqrl_number_fits(c->dtype, list + i))
+            return false;
+    *length = list->size;
+    return true;
+}
+
+static bool array_fits(const struct sqrl_column_plan *c, const struct sqrl_node *array,
+                       uint32_t *length) {
+    if (array->aux != c->dtype || array->size != c->dims)
+        return false;
+    const struct sqrl_node *data = array + 1, *dim = array + 2;
+    if (c->kind == SQRL_KIND_DENSE) {
+        for (uint32_t d = 0; d < c->dims; d++)
+            if (dim[d].v.u != c->shape[d])
+                return false;
+        return data->size == c->row_bytes;
+    }
+    for (uint32_t d = 0; d < c->dims; d++)
+        if (c->shape[d] && dim[d].v.u != c->shape[d])
+            return false;
+    *length = (uint32_t)(data->size / c->item_bytes);
+    return true;
+}
+
+bool sqrl_column_fits(const struct sqrl_column_plan *c, const struct sqrl_node *nodes,
+                      uint32_t node, uint32_t *length) {
+    *length = 0;
+    if (node == SQRL_NO_NODE || nodes[node].type == SQRL_NULL)
+        return !c->refuses_null;
+    const struct sqrl_node *value = &nodes[node];
+    switch (c->kind) {
+    case SQRL_KIND_STRING:
+    case SQRL_KIND_BINARY:
+        *length = value->size;
+        return value->type == (c->kind == SQRL_KIND_STRING ? SQRL_STRING : SQRL_BINARY);
+    case SQRL_KIND_DENSE:
+    case SQRL_KIND_RAGGED:
+        if (value->type == SQRL_NDARRAY)
+            return array_fits(c, value, length);
+        if (value->type == SQRL_ARRAY)
+            return list_fits(c, value, length);
+        return c->dims == 0 && sqrl_number_fits(c->dtype, value);
+    default:
+        return false; /* NULL: nothing but nulls */
+    }
+}
+
+/* --- telling about those that do not
+ * ------------------------------------------------------ */
+
+/* The type of one value as sqrl_field_type_text writes types. */
+static void value_text(const struct sqrl_node *nodes, uint32_t node, char *out,
+                       size_t size) {
+    static const char *const NAMES[] = {
+        [SQRL_NULL] = "null",        [SQRL_BOOL] = "bool",
+        [SQRL_INT] = "an integer",   [SQRL_UINT] = "uint64",
+        [SQRL_FLOAT] = "float64",    [SQRL_NUMBER] = "a huge integer",
+        [SQRL_STRING] = "string",    [SQRL_BINARY] = "binary",
+        [SQRL_EXT] = "an extension", [SQRL_COMPLEX] = "complex",
+        [SQRL_ARRAY] = "a list",     [SQRL_MAP] = "a map",
+        [SQRL_NDARRAY] = "an array"};
+    struct sqrl_field field = {.kind = SQRL_KIND_DENSE};
+    const struct sqrl_node *v = node == SQRL_NO_NODE ? NULL : &nodes[node];
+    if (v && v->type == SQRL_NDARRAY && v->aux && v->size <= SQRL_MAX_DIMS) {
+        field.dtype = (enum sqrl_dtype)v->aux;
+        field.dims = v->size;
+        for (uint32_t d = 0; d < v->size; d++)
+            field.shape[d] = v[2 + d].v.u;
+        sqrl_field_type_text(&field, out, size);
+        return;
+    }
+    snprintf(out, size, "%s",
+             !v                        ? "missing"
+             : v->type <= SQRL_NDARRAY ? NAMES[v->type]
+                                       : "?");
+    if (v && v->type == SQRL_INT)
+        snprintf(out, size, "the integer %lld", (long long)v->v.i);
+    if (v && v->type == SQRL_ARRAY)
+        snprintf(out, size, "a list of %u values", v->size);
+}
+
+static void column_text(const struct sqrl_column_plan *c, char *out, size_t size) {
+    struct sqrl_field field = {.kind = c->kind, .dtype = c->dtype, .dims = c->dims};
+    memcpy(field.shape, c->shape, sizeof field.shape);
+    if (c->kind == SQRL_KIND_NULL)
+        snprintf(out, size, "null");
+    else
+        sqrl_field_type_text(&field, out, size);
+}
+
+/* What to declare so that both values fit; NULL: nothing does. */
+static const char *remedy(const struct sqrl_column_plan *c, const struct sqrl_node *value,
+                          char *out, size_t size) {
+    struct sqrl_field field = {
+        .kind = SQRL_KIND_RAGGED, .dtype = c->dtype, .dims = c->dims};
+    bool number = value && value->type >= SQRL_BOOL && value->type <= SQRL_FLOAT;
+    if (!value && c->declared)
+        snprintf(out, size, "add ? to the declared type to allow missing values");
+    else if (value && c->kind == SQRL_KIND_DENSE && c->dims &&
+             ((value->type == SQRL_NDARRAY && value->aux == c->dtype &&
+               value->size == c->dims) ||
+              (value->type == SQRL_ARRAY && c->dims == 1))) {
+        char type[160];
+        sqrl_field_type_text(&field, type, sizeof type);
+        snprintf(out, size, "declare \"%s\" (ragged) for it", type);
+    } else if (c->kind == SQRL_KIND_DENSE && !c->dims && value &&
+               value->type == SQRL_FLOAT)
+        snprintf(out, size, "declare \"float64\" for it");
+    else if (c->kind == SQRL_KIND_NULL && !number)
+        snprintf(out, size, "declare its type");
+    else if (number)
+        snprintf(out, size, "declare a type that holds both");
+    else
+        snprintf(out, size, "drop() the field, or make its values alike with map()");
+    return out;
+}
+
+int sqrl_column_clash(const struct sqrl_column_plan *c, struct sqrl_source *source,
+                      const struct sqrl_node *nodes, uint32_t node,
+                      const struct sqrl_place *place, struct sqrl_error *err) {
+    char value[100], type[100], advice[220];
+    if (node != SQRL_NO_NODE && nodes[node].type == SQRL_NULL)
+        node = SQRL_NO_NODE;
+    value_text(nodes, node, value, sizeof value);
+    column_text(c, type, sizeof type);
+    remedy(c, node == SQRL_NO_NODE ? NULL : &nodes[node], advice, sizeof advice);
+    const struct sqrl_shard *shard = sqrl_source_shard(source, c->first.shard);
+    const char *path = shard ? shard->path : "?";
+    size_t size = strlen(path);
+    if (c->declared)
+        sqrl_error_set(err, SQRL_E_TYPE, "the value is %s, but %s was declared; %s",
+                       value, type, advice);
+    else
+        sqrl_error_set(
+            err, SQRL_E_TYPE,
+            "the value is %s, but the column is %s since sample %llu of %s%s; %s", value,
+            type, (unsigned long long)c->first.sample, size > 100 ? "..." : "",
+            size > 100 ? path + size - 100 : path, advice);
+    sqrl_error_at(err, SQRL_E_TYPE, "field \"%.120s\"", c->name);
+    return sqrl_error_at_sample(err, SQRL_E_TYPE, source, place);
+}

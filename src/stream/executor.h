@@ -1,0 +1,257 @@
+/* executor.h - a running plan: its state and the parts that work on it.
+ *
+ * LOAD (many threads) -> ASSIGN (one at a time, cheap) -> FILL (many threads) -> hand
+ * off. There is one lock an iterator. It is held while jobs are chosen and results are
+ * published, never while work is done and never per sample. Jobs run on the context's
+ * pool: a worker takes one job after another and lets others on after a slice of time; it
+ * never waits.
+ *
+ * A strand is a run of blocks that come in order: a chunk of an indexed shard, whose
+ * blocks are loaded in parallel, or a whole sequential shard, which one task reads at a
+ * time. Several strands are active; they are consumed strictly one after another.
+ *
+ * Memory: what is loaded is charged to the context's budget. Jobs are granted in
+ * sequence, and the block at the head of the line is always granted, even when it alone
+ * exceeds the budget, so that nothing can wait for ever.
+ */
+#ifndef SQRL_STREAM_EXECUTOR_H
+#define SQRL_STREAM_EXECUTOR_H
+
+#include "stream/columns/columns.h"
+#include "stream/columns/locate.h"
+#include "stream/order.h"
+
+#define STRAND_ROOM 64u   /* blocks a strand may be ahead of its consumer */
+#define MAX_STRANDS 1024u /* live ones: most are finished and wait to be consumed */
+#define RUN_ROWS 1024u    /* of a shuffled run */
+
+struct sqrl_strand {
+    struct sqrl_strand *next;
+    struct sqrl_chunk chunk;
+    struct sqrl_shard_reader *reader; /* while there is something to load */
+    enum { STRAND_NEW, STRAND_OPENING, STRAND_OPEN, STRAND_ENDED } state;
+    bool indexed;
+    bool busy;            /* sequential: a task reads its next block */
+    uint64_t first_block; /* indexed: number within the shard of block 0 of the strand */
+    uint64_t skip;        /* samples at its front that need not be read */
+    uint64_t total;       /* blocks, once known (indexed: when open; else when ended) */
+    uint64_t claimed;     /* blocks whose loading has begun */
+    uint64_t taken;       /* blocks that ASSIGN has */
+    uint32_t loading;     /* tasks under way */
+    struct sqrl_loaded *done[STRAND_ROOM];
+};
+
+/* The blocks of one shuffled window. */
+struct sqrl_window {
+    int refs;
+    struct sqrl_loaded **block;
+    uint64_t *first; /* [count + 1] of each block's rows within the window */
+    uint32_t count, capacity;
+    uint64_t bytes;
+    uint32_t *guess; /* [WINDOW_GUESSES]: near which block row r << shift lies */
+    unsigned shift;
+};
+#define WINDOW_GUESSES 1024u
+
+/* What rows of an output point into. */
+struct sqrl_hold {
+    struct sqrl_loaded *loaded;
+    struct sqrl_window *window;
+};
+
+enum sqrl_output_state { OUTPUT_OPEN, OUTPUT_QUEUED, OUTPUT_FILLING, OUTPUT_READY };
+
+/* A run or a batch on its way to the consumer. */
+struct sqrl_output {
+    struct sqrl_output *next;      /* in the sequence */
+    struct sqrl_output *next_work; /* in the list of those to fill */
+    enum sqrl_output_state state;
+    struct sqrl_row *rows;
+    uint32_t count, capacity;
+    struct sqrl_hold *holds;
+    uint32_t held, hold_room;
+    uint64_t pinned; /* bytes of the blocks that it holds */
+    uint32_t compacted,
+        compact_holds; /* rows and holds that pin nothing but themselves */
+    uint64_t bytes;    /* of its rows: exact with budgets, else an estimate */
+    uint64_t longest;  /* length_field: of its rows */
+    uint64_t number;   /* batches: position among batches; runs: of the first sample */
+    uint32_t parts, next_part, parts_done;
+    struct sqrl_batch *batch;
+    uint64_t slot_bytes; /* charged */
+    struct sqrl_run *run;
+    int code;
+    struct sqrl_error *error;
+};
+
+enum sqrl_op_kind { OP_FILTER, OP_TAKE, OP_SKIP };
+struct sqrl_op {
+    enum sqrl_op_kind kind;
+    uint64_t left; /* TAKE, SKIP */
+};
+
+/* State of ASSIGN; belongs to whoever holds assign_busy. */
+struct sqrl_assign {
+    struct sqrl_op *op;
+    uint32_t ops;
+    struct sqrl_loaded
+        *current; /* not shuffled: the block that is handed out, from `row` on */
+    uint32_t row;
+    struct sqrl_window *window; /* shuffled: the window that is handed out */
+    struct sqrl_permutation permutation;
+    uint64_t position;
+    struct sqrl_window *next;  /* the one that is being collected */
+    uint64_t windows;          /* begun so far */
+    struct sqrl_output **open; /* batches being collected, one a bucket; runs: [1] */
+    uint32_t buckets;
+    uint64_t numbered;               /* outputs (runs: samples) so far */
+    uint64_t batch_skip, batch_take; /* stages behind batch */
+    struct sqrl_output *spare;       /* empty ones for reuse */
+    struct sqrl_output *emitted, **emitted_end;
+    uint32_t emitted_count;
+    uint64_t emitted_bytes;
+    bool ended;    /* no more input is wanted */
+    bool complete; /* a take() is satisfied: what is collected is still given */
+    bool cut;      /* a take() behind batch is: it is not */
+    int code;      /* how the stream ends */
+    struct sqrl_error error;
+    uint64_t rows_passed;
+};
+
+enum sqrl_job_kind { JOB_NONE, JOB_OPEN, JOB_LOAD, JOB_ASSIGN, JOB_FILL, JOB_PART };
+struct sqrl_job {
+    enum sqrl_job_kind kind;
+    struct sqrl_strand *strand;
+    uint64_t block;             /* of the strand */
+    uint64_t estimate;          /* bytes charged beforehand */
+    struct sqrl_output *output; /* FILL: a list by next_work */
+    uint32_t part;
+};
+
+struct sqrl_worker {
+    struct sqrl_task task; /* first: a task is its worker */
+    struct sqrl_iterator *iterator;
+    struct sqrl_worker *next_idle;
+    uint64_t idle_since;
+    struct sqrl_locator *locator; /* of iterator->wants; NULL until needed */
+    uint32_t *found;
+};
+
+enum { STAT_LOAD, STAT_ASSIGN, STAT_FILL, STAT_CONSUMER, STATS };
+struct sqrl_stat_counts {
+    uint64_t items, bytes, busy_ns, wait_ns; /* relaxed atomics */
+};
+
+struct sqrl_filter {
+    const struct sqrl_expression *expression;
+    uint32_t *map; /* from its fields to wants */
+};
+
+struct sqrl_iterator {
+    int refs; /* the user's, and one a submitted worker */
+    uint32_t generation;
+    struct sqrl_plan *plan;
+    const struct sqrl_plan *batch; /* the batch stage, or NULL */
+    struct sqrl_source *source;
+    struct sqrl_context *context; /* held by the source */
+    struct sqrl_cancel cancel;
+
+    struct sqrl_filter *filter;
+    uint32_t filters;
+    struct sqrl_wants *filter_wants;
+    struct sqrl_wants
+        *wants; /* of filters and columns; numbers of filters are the same */
+    struct sqrl_columns *columns; /* NULL until they are fixed */
+    uint32_t measure_want;        /* length_field, or SQRL_NO_NODE */
+    bool shuffled;
+    uint64_t window_cut; /* bytes loaded that end a window, whatever the order foresaw */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t ready;
+    struct sqrl_pool *pool; /* NULL: not started */
+    struct sqrl_worker *worker;
+    unsigned workers;
+    struct sqrl_worker *idle;
+    struct sqrl_order *order;
+    bool order_ended;
+    bool order_failed; /* no memory for a strand: the end is an error */
+    struct sqrl_strand *head, **tail, *load_from;
+    uint32_t strands;
+    uint32_t loading;             /* LOAD jobs under way */
+    uint64_t limit_bytes;         /* how much may be loaded and not used up */
+    struct sqrl_account *account; /* what is */
+    uint64_t block_estimate;
+    uint32_t ratio_percent;         /* memory of a block in per cent of its raw bytes */
+    uint64_t skip_first, skip_done; /* to pass to the first strand; samples */
+    bool assign_busy;
+    uint64_t starved_since; /* ASSIGN waits for the head of the line; 0: it does not */
+    struct sqrl_assign assign;
+    struct sqrl_output *out_head, **out_tail;
+    struct sqrl_output *fill_head, **fill_tail; /* to be laid out and filled, in order */
+    struct sqrl_output *part_head;              /* with parts to be claimed */
+    uint32_t queued, fill_queued;
+    uint64_t queued_bytes;
+    struct sqrl_output *spare; /* empty ones for reuse */
+    uint32_t spares;
+    bool stopped;  /* no more work: cancelled or closed */
+    bool finished; /* ASSIGN is done: what follows the queue is `final` */
+    bool consumer_waits;
+    int final_code;
+    struct sqrl_error final;
+    uint64_t handed_at; /* when the consumer got its last output */
+    struct sqrl_stat_counts stat[STATS];
+};
+
+/* --- executor.c --- */
+/* Starts idle workers while there is work. Lock held. */
+void sqrl_executor_kick(struct sqrl_iterator *it);
+int sqrl_executor_start(struct sqrl_iterator *it, struct sqrl_error *err);
+void sqrl_executor_unref(struct sqrl_iterator *it);
+/* Ends the work; the consumer gets final_code from now on. Lock held. */
+void sqrl_executor_stop(struct sqrl_iterator *it);
+/* Empties an output that was handed on and keeps it for the next. Lock held. */
+void sqrl_executor_recycle(struct sqrl_iterator *it, struct sqrl_output *output);
+static inline void sqrl_stat_add(uint64_t *counter, uint64_t add) {
+    __atomic_add_fetch(counter, add, __ATOMIC_RELAXED);
+}
+static inline uint64_t sqrl_stat_get(const uint64_t *counter) {
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+/* --- strand.c: all with the lock held --- */
+bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only_look);
+enum sqrl_take { TAKE_BLOCK, TAKE_WINDOW_END, TAKE_LATER, TAKE_END };
+enum sqrl_take sqrl_strand_take(struct sqrl_iterator *it, struct sqrl_loaded **out);
+bool sqrl_strand_ready(const struct sqrl_iterator *it);
+/* Lets go of what is loaded: nobody will take it any more. */
+void sqrl_strands_drop(struct sqrl_iterator *it);
+void sqrl_strands_free(struct sqrl_iterator *it);
+
+/* --- load.c --- */
+void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job);
+void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
+                     const struct sqrl_job *job);
+/* Fixes the columns and what is looked for in samples. Runs before any block is located.
+ */
+SQRL_CHECK int sqrl_load_fix_columns(struct sqrl_iterator *it,
+                                     const struct sqrl_schema *schema, bool from_schema,
+                                     struct sqrl_error *err);
+/* The error of a row whose stage says that it fails. Returns its code. */
+int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,
+                      uint32_t row, struct sqrl_error *err);
+
+/* --- assign.c --- */
+/* Works until the queue is full, input is missing or the stream ends. */
+void sqrl_assign_run(struct sqrl_iterator *it);
+bool sqrl_assign_has_room(const struct sqrl_iterator *it); /* lock held */
+void sqrl_assign_reset(struct sqrl_iterator *it);
+void sqrl_output_free(struct sqrl_output *output);
+/* Lets go of the blocks. */
+void sqrl_output_release(struct sqrl_output *output);
+void sqrl_window_unref(struct sqrl_window *window);
+
+/* --- run.c --- */
+SQRL_CHECK int sqrl_run_new(struct sqrl_output *output, struct sqrl_error *err);
+void sqrl_run_uncharge(struct sqrl_run *run);
+
+#endif

@@ -1,0 +1,515 @@
+/* iterator.c - the consumer's side: opening a plan, taking runs and batches, cancel,
+ * close.
+ *
+ * Close does not wait: it marks the iterator as stopped and lets go of its reference;
+ * workers in the middle of a job let go of theirs when they are through. In the child of
+ * a fork there are no workers and the lock may be held for ever: every call there only
+ * says so.
+ */
+#include "stream/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define AHEAD_BYTES (UINT64_C(8) << 20) /* read ahead without prefetch(): */
+#define AHEAD_BYTES_PER_THREAD                                                           \
+    (UINT64_C(4) << 20)                       /* what stays in a last-level cache        \
+                                               */
+#define FIRST_BLOCK_BYTES (UINT64_C(3) << 19) /* a guess until one is loaded */
+#define PULL_LOW 2u /* the consumer starts workers when so few outputs are left */
+
+static bool forked(const struct sqrl_iterator *it) {
+    return it->generation != sqrl_fork_generation();
+}
+
+/* --- opening: the plan compiled
+ * ----------------------------------------------------------- */
+
+static int compile_filter(struct sqrl_iterator *it, const struct sqrl_plan *p,
+                          struct sqrl_error *err) {
+    struct sqrl_filter *filter = &it->filter[it->filters];
+    uint32_t fields = sqrl_expression_fields(p->expression);
+    filter->expression = p->expression;
+    filter->map = sqrl_malloc((fields + 1) * sizeof *filter->map, "filter", err);
+    if (!filter->map)
+        return SQRL_E_NO_MEMORY;
+    it->filters++;
+    for (uint32_t i = 0; i < fields; i++) {
+        char *origin;
+        int code = sqrl_projection_origin(
+            p->names, sqrl_expression_field(p->expression, i), &origin, err);
+        filter->map[i] = SQRL_NO_NODE;
+        if (!code && origin)
+            code = sqrl_wants_add(it->filter_wants, origin, &filter->map[i], err);
+        free(origin);
+        if (code)
+            return code;
+    }
+    return SQRL_OK;
+}
+
+static void add_op(struct sqrl_assign *a, enum sqrl_op_kind kind, uint64_t n) {
+    a->op[a->ops++] = (struct sqrl_op){kind, n};
+}
+
+/* take and skip behind batch count batches, and may alternate. */
+static void batch_limit(struct sqrl_assign *a, const struct sqrl_plan *p) {
+    if (p->kind == SQRL_STAGE_TAKE) {
+        a->batch_take = SQRL_MIN(a->batch_take, p->number);
+        return;
+    }
+    if (a->batch_take != SQRL_UNKNOWN)
+        a->batch_take -= SQRL_MIN(a->batch_take, p->number);
+    if (__builtin_add_overflow(a->batch_skip, p->number, &a->batch_skip))
+        a->batch_skip = SQRL_UNKNOWN;
+}
+
+static int compile_stage(struct sqrl_iterator *it, const struct sqrl_plan *p,
+                         struct sqrl_error *err) {
+    struct sqrl_assign *a = &it->assign;
+    switch (p->kind) {
+    case SQRL_STAGE_FILTER:
+        add_op(a, OP_FILTER, 0);
+        return compile_filter(it, p, err);
+    case SQRL_STAGE_TAKE:
+    case SQRL_STAGE_SKIP:
+        if (p->batched)
+            batch_limit(a, p);
+        else
+            add_op(a, p->kind == SQRL_STAGE_TAKE ? OP_TAKE : OP_SKIP, p->number);
+        return SQRL_OK;
+    case SQRL_STAGE_SHUFFLE:
+        it->shuffled = true;
+        it->window_cut = p->window_bytes;
+        return SQRL_OK;
+    case SQRL_STAGE_PREFETCH:
+        it->limit_bytes = p->number ? p->number : sqrl_budget_limit(it->context);
+        return SQRL_OK;
+    case SQRL_STAGE_BATCH:
+        it->batch = p;
+        return SQRL_OK;
+    default:
+        return SQRL_OK;
+    }
+}
+
+static int compile(struct sqrl_iterator *it, struct sqrl_error *err) {
+    size_t stages = 0;
+    for (const struct sqrl_plan *p = it->plan; p; p = p->before)
+        stages++;
+    const struct sqrl_plan **chain = sqrl_malloc(stages * sizeof *chain, "plan", err);
+    it->assign.op = sqrl_calloc(stages, sizeof *it->assign.op, "plan", err);
+    it->filter = sqrl_calloc(stages, sizeof *it->filter, "plan", err);
+    int code = chain && it->assign.op && it->filter ? SQRL_OK : SQRL_E_NO_MEMORY;
+    size_t n = stages;
+    for (const struct sqrl_plan *p = it->plan; p && !code; p = p->before)
+        chain[--n] = p;
+    for (size_t i = 0; i < stages && !code; i++)
+        code = compile_stage(it, chain[i], err);
+    free(chain);
+    return code;
+}
+
+/* --- opening: the order
+ * ------------------------------------------------------------------- */
+
+/* Nodes that a sample takes on the tape, from its schema. */
+static uint64_t nodes_per_sample(const struct sqrl_schema *schema) {
+    uint64_t nodes = 1;
+    if (!schema)
+        return 8;
+    for (uint32_t i = 0; i < schema->count; i++) {
+        const struct sqrl_field *f = &schema->fields[i];
+        nodes += 2; /* key and value */
+        if (f->kind == SQRL_KIND_OTHER)
+            nodes += 8;
+        else if (f->kind == SQRL_KIND_RAGGED && f->python_number)
+            nodes += f->shape[0] / 2;
+        else if (!f->python_number &&
+                 (f->kind == SQRL_KIND_DENSE || f->kind == SQRL_KIND_RAGGED))
+            nodes += 1 + f->dims;
+    }
+    return nodes;
+}
+
+/* What is known of a shard; indexed ones that were not opened yet tell when asked. */
+static int shard_facts(struct sqrl_iterator *it, uint64_t s, uint64_t nodes,
+                       struct sqrl_order_shard *out, struct sqrl_error *err) {
+    const struct sqrl_shard *shard = sqrl_source_shard(it->source, s);
+    uint64_t samples = shard->samples, raw = shard->raw_bytes;
+    *out = (struct sqrl_order_shard){shard->blocks, SQRL_UNKNOWN};
+    if (it->shuffled && shard->blocks == SQRL_UNKNOWN && shard->format &&
+        shard->format->flags & SQRL_FORMAT_INDEXED) {
+        struct sqrl_shard_reader *reader;
+        int code = sqrl_shard_open(it->source, s, &reader, err);
+        if (code)
+            return code;
+        const struct sqrl_shard_info *info = sqrl_shard_reader_info(reader);
+        if (sqrl_shard_reader_indexed(reader)) {
+            out->blocks = info->blocks;
+            samples = info->samples;
+            raw = info->raw_bytes;
+        }
+        sqrl_shard_reader_unref(reader);
+    }
+    if (samples != SQRL_UNKNOWN && raw != SQRL_UNKNOWN)
+        out->bytes =
+            raw + samples * (nodes * sizeof(struct sqrl_node) + sizeof(uint32_t));
+    return SQRL_OK;
+}
+
+/* Whole shards that a skip at the front passes over are not even opened. */
+static void skip_shards(struct sqrl_iterator *it, struct sqrl_order_shard *shards,
+                        uint64_t count) {
+    struct sqrl_assign *a = &it->assign;
+    uint64_t skip = 0, passed = 0, s = 0;
+    for (uint32_t i = 0; i < a->ops && a->op[i].kind == OP_SKIP; i++)
+        if (__builtin_add_overflow(skip, a->op[i].left, &skip))
+            skip = SQRL_UNKNOWN;
+    if (it->shuffled || !skip)
+        return;
+    for (; s < count; s++) {
+        uint64_t samples = sqrl_source_shard(it->source, s)->samples;
+        if (samples == SQRL_UNKNOWN || samples > skip - passed)
+            break;
+        passed += samples;
+        shards[s].blocks = 0;
+    }
+    it->skip_done = passed;
+    it->skip_first = skip - passed;
+}
+
+static int make_order(struct sqrl_iterator *it, const struct sqrl_schema *schema,
+                      struct sqrl_error *err) {
+    uint64_t count = sqrl_source_shards(it->source), nodes = nodes_per_sample(schema);
+    struct sqrl_order_shard *shards =
+        sqrl_calloc(count + 1, sizeof *shards, "order", err);
+    int code = shards ? SQRL_OK : SQRL_E_NO_MEMORY;
+    bool sized = true;
+    for (uint64_t s = 0; s < count && !code; s++) {
+        code = shard_facts(it, s, nodes, &shards[s], err);
+        sized = sized && !code && shards[s].bytes != SQRL_UNKNOWN;
+    }
+    uint64_t seed = 0;
+    for (const struct sqrl_plan *p = it->plan; p; p = p->before)
+        seed = p->kind == SQRL_STAGE_SHUFFLE ? p->number : seed;
+    if (!code) {
+        skip_shards(it, shards, count);
+        struct sqrl_order_args args = {.shards = shards,
+                                       .count = count,
+                                       .shuffled = it->shuffled,
+                                       .seed = seed,
+                                       .epoch = 0,
+                                       .window_bytes = it->window_cut};
+        code = sqrl_order_new(&args, &it->order, err);
+    }
+    if (it->shuffled) {
+        it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);
+        it->window_cut *= sized ? 2 : 1; /* the estimate decides, unless it is far off */
+    }
+    free(shards);
+    return code;
+}
+
+/* --- opening
+ * ------------------------------------------------------------------------------ */
+
+static int open_columns(struct sqrl_iterator *it, const struct sqrl_schema **schema,
+                        struct sqrl_error *err) {
+    *schema = NULL;
+    if (!it->batch && !it->shuffled)
+        return SQRL_OK;
+    int code = sqrl_source_schema(it->source, schema, err);
+    if (!code && *schema && (*schema)->count && it->batch)
+        code = sqrl_load_fix_columns(it, *schema, true, err);
+    return code;
+}
+
+/* Plans that give nothing whatever the data are. */
+static bool takes_nothing(const struct sqrl_iterator *it) {
+    for (uint32_t i = 0; i < it->assign.ops; i++)
+        if (it->assign.op[i].kind == OP_TAKE && !it->assign.op[i].left)
+            return true;
+    return it->batch && !it->assign.batch_take;
+}
+
+static int open_parts(struct sqrl_iterator *it, struct sqrl_error *err) {
+    struct sqrl_assign *a = &it->assign;
+    const struct sqrl_schema *schema;
+    int code = compile(it, err);
+    if (code)
+        return code;
+    if (!it->batch)
+        it->wants = it->filter_wants;
+    a->buckets = it->batch ? (uint32_t)it->batch->batching.options.boundaries + 1 : 1;
+    a->open = sqrl_calloc(a->buckets, sizeof *a->open, "batches", err);
+    if (!a->open)
+        return SQRL_E_NO_MEMORY;
+    if (takes_nothing(it)) {
+        it->finished = true;
+        return SQRL_OK;
+    }
+    code = open_columns(it, &schema, err);
+    if (!code)
+        code = make_order(it, schema, err);
+    return code;
+}
+
+static int init_locks(struct sqrl_iterator *it, struct sqrl_error *err) {
+    pthread_condattr_t attributes;
+    if (pthread_mutex_init(&it->lock, NULL))
+        return sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a lock");
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    int failed = pthread_cond_init(&it->ready, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (!failed)
+        return SQRL_OK;
+    pthread_mutex_destroy(&it->lock);
+    return sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a lock");
+}
+
+int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
+                       struct sqrl_error *err) {
+    *out = NULL;
+    struct sqrl_iterator *it = sqrl_calloc(1, sizeof *it, "iterator", err);
+    if (!it)
+        return SQRL_E_NO_MEMORY;
+    if (init_locks(it, err)) {
+        free(it);
+        return SQRL_E_NO_MEMORY;
+    }
+    it->refs = 1;
+    it->generation = sqrl_fork_generation();
+    it->plan = sqrl_plan_ref(plan);
+    it->source = plan->source;
+    it->context = sqrl_source_context(plan->source);
+    it->measure_want = SQRL_NO_NODE;
+    it->block_estimate = FIRST_BLOCK_BYTES;
+    it->ratio_percent = 120;
+    it->limit_bytes =
+        AHEAD_BYTES + AHEAD_BYTES_PER_THREAD * sqrl_context_cpu_threads(it->context);
+    it->assign.batch_take = SQRL_UNKNOWN;
+    it->assign.emitted_end = &it->assign.emitted;
+    it->tail = &it->head;
+    it->out_tail = &it->out_head;
+    it->fill_tail = &it->fill_head;
+    it->account = sqrl_account_new(it->context, err);
+    it->filter_wants = sqrl_wants_new(err);
+    int code = it->account && it->filter_wants ? SQRL_OK : SQRL_E_NO_MEMORY;
+    if (!code)
+        code = open_parts(it, err);
+    if (code)
+        sqrl_executor_unref(it);
+    else
+        *out = it;
+    return code;
+}
+
+/* --- taking
+ * ------------------------------------------------------------------------------- */
+
+static int fork_error(struct sqrl_error *err) {
+    return sqrl_error_set(
+        err, SQRL_E_STATE,
+        "this iterator was started before a fork; open a new one in the "
+        "child process");
+}
+
+/* True when next() would not wait. Lock held. */
+static bool is_ready(const struct sqrl_iterator *it) {
+    return it->stopped ||
+           (it->out_head ? it->out_head->state == OUTPUT_READY : it->finished);
+}
+
+/* Waits for at most wait_ns (UINT64_MAX: for ever). Lock held. */
+static bool wait_ready(struct sqrl_iterator *it, uint64_t wait_ns) {
+    if (is_ready(it))
+        return true;
+    uint64_t begin = sqrl_now_ns();
+    uint64_t until = wait_ns > UINT64_MAX - begin ? UINT64_MAX : begin + wait_ns;
+    struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    sqrl_executor_kick(it);
+    it->consumer_waits = true;
+    int failed = 0;
+    while (!is_ready(it) && failed != ETIMEDOUT) {
+        if (wait_ns == UINT64_MAX)
+            failed = pthread_cond_wait(&it->ready, &it->lock);
+        else
+            failed = pthread_cond_timedwait(&it->ready, &it->lock, &at);
+    }
+    it->consumer_waits = false;
+    uint64_t waited = sqrl_now_ns() - begin;
+    sqrl_stat_add(&it->stat[STAT_CONSUMER].wait_ns, waited);
+    sqrl_count(it->context, SQRL_COUNT_WAIT_CONSUMER_NS, waited);
+    return is_ready(it);
+}
+
+/* The end, the error of the stream, or of this output: repeated from now on. Lock held.
+ */
+static int final_result(struct sqrl_iterator *it, struct sqrl_error *err) {
+    if (it->final_code && err)
+        *err = it->final;
+    return it->final_code;
+}
+
+static int fail_here(struct sqrl_iterator *it, const struct sqrl_output *o,
+                     struct sqrl_error *err) {
+    it->final_code = o->code;
+    if (o->error)
+        it->final = *o->error;
+    else
+        sqrl_error_set(&it->final, o->code, "no memory to tell what went wrong");
+    sqrl_executor_stop(it);
+    return final_result(it, err);
+}
+
+/* Takes the output at the head; *out is NULL at the end. Lock held. */
+static int take_output(struct sqrl_iterator *it, struct sqrl_output **out,
+                       struct sqrl_error *err) {
+    *out = NULL;
+    wait_ready(it, UINT64_MAX);
+    struct sqrl_output *o = it->out_head;
+    if (it->stopped || !o)
+        return final_result(it, err);
+    if (o->code)
+        return fail_here(it, o, err);
+    it->out_head = o->next;
+    if (!it->out_head)
+        it->out_tail = &it->out_head;
+    o->next = NULL;
+    it->queued--;
+    it->queued_bytes -= o->bytes;
+    if (o->slot_bytes)
+        sqrl_account_uncharge(it->account, o->slot_bytes);
+    o->slot_bytes = 0;
+    sqrl_stat_add(&it->stat[STAT_CONSUMER].items, 1);
+    *out = o;
+    return SQRL_OK;
+}
+
+static int start(struct sqrl_iterator *it, struct sqrl_error *err) {
+    return it->pool || it->finished ? SQRL_OK : sqrl_executor_start(it, err);
+}
+
+/* From the last hand-off to this call the consumer was at work. */
+static void count_consumer(struct sqrl_iterator *it) {
+    if (it->handed_at)
+        sqrl_stat_add(&it->stat[STAT_CONSUMER].busy_ns, sqrl_now_ns() - it->handed_at);
+    it->handed_at = 0;
+}
+
+int sqrl_iterator_next_run(struct sqrl_iterator *it, struct sqrl_run **out,
+                           struct sqrl_error *err) {
+    struct sqrl_output *o;
+    *out = NULL;
+    if (forked(it))
+        return fork_error(err);
+    if (it->batch)
+        return sqrl_error_set(err, SQRL_E_STATE, "this plan gives batches, not samples");
+    int code = start(it, err);
+    if (code)
+        return code;
+    pthread_mutex_lock(&it->lock);
+    count_consumer(it);
+    code = take_output(it, &o, err);
+    if (o) {
+        *out = o->run;
+        o->run = NULL;
+        sqrl_run_uncharge(*out);
+        sqrl_executor_recycle(it, o);
+        sqrl_executor_kick(it);
+        sqrl_count(it->context, SQRL_COUNT_SAMPLES, (*out)->count);
+        it->handed_at = sqrl_now_ns();
+    }
+    pthread_mutex_unlock(&it->lock);
+    return code;
+}
+
+int sqrl_iterator_next_batch(struct sqrl_iterator *it, struct sqrl_batch **out,
+                             struct sqrl_error *err) {
+    struct sqrl_output *o;
+    *out = NULL;
+    if (forked(it))
+        return fork_error(err);
+    if (!it->batch)
+        return sqrl_error_set(err, SQRL_E_STATE, "this plan gives samples, not batches");
+    int code = start(it, err);
+    if (code)
+        return code;
+    pthread_mutex_lock(&it->lock);
+    count_consumer(it);
+    code = take_output(it, &o, err);
+    if (o) {
+        *out = o->batch;
+        o->batch = NULL;
+        sqrl_executor_recycle(it, o);
+        if (it->queued <= PULL_LOW)
+            sqrl_executor_kick(it);
+        sqrl_count(it->context, SQRL_COUNT_BATCHES, 1);
+        sqrl_count(it->context, SQRL_COUNT_SAMPLES, (*out)->rows);
+        it->handed_at = sqrl_now_ns();
+    }
+    pthread_mutex_unlock(&it->lock);
+    return code;
+}
+
+bool sqrl_iterator_wait(struct sqrl_iterator *it, uint64_t wait_ns) {
+    if (forked(it) || start(it, NULL))
+        return true; /* next() says what is wrong */
+    pthread_mutex_lock(&it->lock);
+    count_consumer(it);
+    bool ready = wait_ready(it, wait_ns);
+    pthread_mutex_unlock(&it->lock);
+    return ready;
+}
+
+/* --- ending
+ * ------------------------------------------------------------------------------- */
+
+void sqrl_iterator_cancel(struct sqrl_iterator *it) {
+    if (forked(it))
+        return;
+    pthread_mutex_lock(&it->lock);
+    if (!it->stopped && (it->out_head || !it->finished)) {
+        it->final_code =
+            sqrl_error_set(&it->final, SQRL_E_CANCELLED, "the stream was cancelled");
+        sqrl_executor_stop(it);
+    }
+    pthread_mutex_unlock(&it->lock);
+}
+
+void sqrl_iterator_close(struct sqrl_iterator *it) {
+    /* In a child of a fork the state may have been cut off anywhere: its memory is left.
+     */
+    if (!it || forked(it))
+        return;
+    pthread_mutex_lock(&it->lock);
+    sqrl_executor_stop(it);
+    sqrl_strands_drop(it);
+    pthread_mutex_unlock(&it->lock);
+    sqrl_executor_unref(it);
+}
+
+/* --- counting
+ * ----------------------------------------------------------------------------- */
+
+size_t sqrl_iterator_stats(const struct sqrl_iterator *it, struct sqrl_stage_stats *out,
+                           size_t capacity) {
+    static const char *const NAMES[STATS] = {"load", "assign", "fill", "consumer"};
+    uint64_t total = 0;
+    for (unsigned i = 0; i < STATS; i++)
+        total += sqrl_stat_get(&it->stat[i].wait_ns);
+    for (unsigned i = 0; i < STATS && i < capacity; i++) {
+        const struct sqrl_stat_counts *s = &it->stat[i];
+        out[i] = (struct sqrl_stage_stats){.name = NAMES[i],
+                                           .items = sqrl_stat_get(&s->items),
+                                           .bytes = sqrl_stat_get(&s->bytes),
+                                           .busy_ns = sqrl_stat_get(&s->busy_ns),
+                                           .wait_ns = sqrl_stat_get(&s->wait_ns)};
+        out[i].wait_share =
+            total ? (double)out[i].wait_ns / (double)total : 1.0 / (double)STATS;
+    }
+    return STATS;
+}

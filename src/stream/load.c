@@ -1,0 +1,526 @@
+/* load.c - the LOAD job: open a shard, read and parse a block, test filters, locate
+ * columns.
+ *
+ * Everything that can be wrong with a row is found here, on many threads, and kept as one
+ * byte a row; the error itself is made anew (sqrl_load_explain) when the row's turn
+ * comes, if it comes: a take() before it, or a filter, may leave it out.
+ */
+#include "stream/executor.h"
+
+#include <stdlib.h>
+
+/* --- one row
+ * ------------------------------------------------------------------------------ */
+
+/* What a row is tested with: nodes and bytes of its block. */
+struct view {
+    const struct sqrl_iterator *it;
+    const struct sqrl_node *nodes;
+    const uint8_t *bytes;
+    const uint32_t *found;
+};
+
+/* The filters that the row passes; SQRL_ROW_FAILS when one of them fails. */
+static uint8_t run_filters(const struct view *v, struct sqrl_error *err) {
+    for (uint32_t f = 0; f < v->it->filters; f++) {
+        bool pass;
+        if (sqrl_expression_test(v->it->filter[f].expression, v->nodes, v->bytes,
+                                 v->found, v->it->filter[f].map, &pass, err))
+            return (uint8_t)(f | SQRL_ROW_FAILS);
+        if (!pass)
+            return (uint8_t)f;
+    }
+    return (uint8_t)v->it->filters;
+}
+
+/* The length field's value; false when it has none. */
+static bool measure_row(const struct view *v, uint64_t *out) {
+    uint32_t node = v->found[v->it->measure_want];
+    *out = 0;
+    if (node == SQRL_NO_NODE)
+        return false;
+    const struct sqrl_node *value = &v->nodes[node];
+    switch (value->type) {
+    case SQRL_STRING:
+    case SQRL_BINARY:
+    case SQRL_ARRAY:
+        *out = value->size;
+        return true;
+    case SQRL_INT:
+        *out = value->v.u;
+        return value->v.i >= 0;
+    case SQRL_NDARRAY:
+        *out = value->size ? value[2].v.u : 0;
+        return value->size > 0;
+    default:
+        return false;
+    }
+}
+
+/* Writes the cells of a row; the number of the first column that it does not fit, or
+ * count. */
+static uint32_t write_cells(const struct view *v, struct sqrl_loaded *to, uint32_t row) {
+    const struct sqrl_columns *columns = v->it->columns;
+    for (uint32_t c = 0; c < columns->count; c++) {
+        const struct sqrl_column_plan *column = &columns->column[c];
+        uint32_t node = v->found[column->want], length;
+        if (node != SQRL_NO_NODE && v->nodes[node].type == SQRL_NULL)
+            node = SQRL_NO_NODE;
+        if (!sqrl_column_fits(column, v->nodes, node, &length))
+            return c;
+        to->cells[(size_t)c * to->count + row] = node;
+        if (column->lengths != SQRL_NO_NODE)
+            to->lengths[(size_t)column->lengths * to->count + row] = length;
+        if (SQRL_UNLIKELY(node == SQRL_NO_NODE))
+            ((uint8_t *)(uintptr_t)to->missing)[c] = 1;
+    }
+    return columns->count;
+}
+
+/* --- one block
+ * ---------------------------------------------------------------------------- */
+
+/* Tests and locates all rows. `cells` is false while the columns are not fixed yet. */
+static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
+                        uint32_t *found, struct sqrl_loaded *loaded, bool cells) {
+    const uint32_t *begin = loaded->block->begin;
+    struct view v = {it, loaded->nodes, loaded->bytes, found};
+    uint8_t *stage = (uint8_t *)(uintptr_t)loaded->stage;
+    uint8_t all = (uint8_t)it->filters;
+    bool measure = cells && it->measure_want != SQRL_NO_NODE, plain = true;
+    for (uint32_t row = 0; row < loaded->count; row++) {
+        const char *stranger;
+        sqrl_locate(locator, v.nodes, begin[row], v.bytes, found, &stranger);
+        uint8_t passed = it->filters ? run_filters(&v, NULL) : 0;
+        if (cells && passed == all) {
+            bool good = !stranger && v.nodes[begin[row]].type == SQRL_MAP &&
+                        write_cells(&v, loaded, row) == it->columns->count &&
+                        (!measure || measure_row(&v, &loaded->measure[row]));
+            passed |= good ? 0 : SQRL_ROW_FAILS;
+        }
+        plain &= passed == all;
+        stage[row] = passed;
+    }
+    if (plain)
+        loaded->stage = NULL;
+}
+
+static int worker_locator(struct sqrl_iterator *it, struct sqrl_worker *worker,
+                          struct sqrl_error *err) {
+    if (worker->locator)
+        return SQRL_OK;
+    worker->found =
+        sqrl_malloc((sqrl_wants_count(it->wants) + 1) * sizeof(uint32_t), "fields", err);
+    if (worker->found)
+        worker->locator = sqrl_locator_new(it->wants, err);
+    if (worker->locator)
+        return SQRL_OK;
+    free(worker->found);
+    worker->found = NULL;
+    return SQRL_E_NO_MEMORY;
+}
+
+/* The columns come from the rows of the first block that pass the filters. */
+static int observe_first(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
+                         struct sqrl_schema *schema, struct sqrl_error *err) {
+    struct sqrl_block kept = *loaded->block;
+    uint32_t *found = NULL, *row = NULL;
+    struct sqrl_locator *locator = NULL;
+    int code = SQRL_E_NO_MEMORY;
+    kept.begin = sqrl_malloc((size_t)loaded->count * sizeof *kept.begin, "columns", err);
+    row = sqrl_malloc((size_t)loaded->count * sizeof *row, "columns", err);
+    found = sqrl_malloc((sqrl_wants_count(it->filter_wants) + 1) * sizeof *found,
+                        "columns", err);
+    if (kept.begin && row && found)
+        locator = sqrl_locator_new(it->filter_wants, err);
+    if (!locator)
+        goto done;
+    kept.count = 0;
+    struct view v = {it, loaded->nodes, loaded->bytes, found};
+    for (uint32_t r = 0; r < loaded->count; r++) {
+        sqrl_locate(locator, v.nodes, loaded->block->begin[r], v.bytes, found, NULL);
+        if (run_filters(&v, NULL) != it->filters)
+            continue;
+        row[kept.count] = r;
+        kept.begin[kept.count++] = loaded->block->begin[r];
+    }
+    code = sqrl_schema_observe(schema, &kept, err);
+    for (uint32_t i = 0; i < schema->count && !code; i++) { /* counted among those kept */
+        struct sqrl_place *first = &schema->fields[i].first;
+        uint64_t k = first->sample - loaded->first;
+        if (first->sample >= loaded->first && k < kept.count)
+            first->sample = loaded->first + row[k];
+    }
+done:
+    sqrl_locator_free(locator);
+    free(found);
+    free(row);
+    free(kept.begin);
+    return code;
+}
+
+/* True for fields that would come out of the stream but are no column. */
+static bool is_stranger(void *arg, const char *name) {
+    const struct sqrl_iterator *it = arg;
+    struct sqrl_name_map map = {0};
+    bool comes_out = false;
+    if (sqrl_name_map_add(&map, name, 0, NULL) == SQRL_OK &&
+        sqrl_projection_map(it->batch->names, &map, NULL) == SQRL_OK)
+        comes_out = map.count > 0;
+    sqrl_name_map_reset(&map);
+    return comes_out;
+}
+
+static int want_columns(struct sqrl_iterator *it, struct sqrl_columns *columns,
+                        struct sqrl_wants *wants, struct sqrl_error *err) {
+    int code = SQRL_OK;
+    uint32_t want;
+    for (uint32_t f = 0; f < it->filters; f++)
+        for (uint32_t i = 0; i < sqrl_expression_fields(it->filter[f].expression); i++) {
+            char *origin; /* in the order of filter_wants: the numbers are the same */
+            if (it->filter[f].map[i] == SQRL_NO_NODE)
+                continue;
+            const struct sqrl_plan *p = it->batch;
+            for (; p && !(p->kind == SQRL_STAGE_FILTER &&
+                          p->expression == it->filter[f].expression);)
+                p = p->before;
+            code = sqrl_projection_origin(
+                p->names, sqrl_expression_field(p->expression, i), &origin, err);
+            if (!code)
+                code = sqrl_wants_add(wants, origin, &want, err);
+            free(origin);
+            if (code)
+                return code;
+        }
+    for (uint32_t c = 0; c < columns->count && !code; c++)
+        code = sqrl_wants_add(wants, columns->column[c].origin, &columns->column[c].want,
+                              err);
+    return code;
+}
+
+static int want_measure(struct sqrl_iterator *it, struct sqrl_wants *wants, uint32_t *out,
+                        struct sqrl_error *err) {
+    const char *field = it->batch->batching.length_field;
+    char *origin;
+    *out = SQRL_NO_NODE;
+    if (!field)
+        return SQRL_OK;
+    int code = sqrl_projection_origin(it->batch->names, field, &origin, err);
+    if (!code && !origin)
+        code = sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "length_field \"%.120s\" is removed by select, drop or rename", field);
+    if (!code)
+        code = sqrl_wants_add(wants, origin, out, err);
+    free(origin);
+    return code;
+}
+
+int sqrl_load_fix_columns(struct sqrl_iterator *it, const struct sqrl_schema *schema,
+                          bool from_schema, struct sqrl_error *err) {
+    struct sqrl_columns *columns;
+    struct sqrl_wants *wants = NULL;
+    uint32_t measure = SQRL_NO_NODE;
+    int code = sqrl_columns_new(schema, from_schema, it->batch, &columns, err);
+    if (!code && !(wants = sqrl_wants_new(err)))
+        code = SQRL_E_NO_MEMORY;
+    if (!code)
+        code = want_columns(it, columns, wants, err);
+    if (!code)
+        code = want_measure(it, wants, &measure, err);
+    if (code) {
+        sqrl_columns_free(columns);
+        sqrl_wants_free(wants);
+        return code;
+    }
+    sqrl_wants_set_stranger(wants, is_stranger, it);
+    pthread_mutex_lock(&it->lock);
+    it->wants = wants;
+    it->measure_want = measure;
+    it->columns = columns;
+    pthread_mutex_unlock(&it->lock);
+    return SQRL_OK;
+}
+
+static int fix_from_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
+                          struct sqrl_error *err) {
+    struct sqrl_schema schema = {0};
+    int code = observe_first(it, loaded, &schema, err);
+    if (!code && schema.samples)
+        code = sqrl_load_fix_columns(it, &schema, false, err);
+    sqrl_schema_reset(&schema);
+    return code;
+}
+
+static int filters_only(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
+                        struct sqrl_error *err) {
+    uint32_t *found = sqrl_malloc(
+        (sqrl_wants_count(it->filter_wants) + 1) * sizeof *found, "fields", err);
+    struct sqrl_locator *locator = found ? sqrl_locator_new(it->filter_wants, err) : NULL;
+    if (locator)
+        locate_rows(it, locator, found, loaded, false);
+    sqrl_locator_free(locator);
+    free(found);
+    return locator ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
+/* Everything between parsing and ASSIGN. */
+static int prepare(struct sqrl_iterator *it, struct sqrl_worker *worker,
+                   struct sqrl_loaded *loaded, struct sqrl_error *err) {
+    if ((!it->batch && !it->filters) || !loaded->count)
+        return SQRL_OK;
+    int code = SQRL_OK;
+    if (it->batch && !it->columns)
+        code = fix_from_block(it, loaded, err);
+    bool cells = it->columns != NULL;
+    if (code)
+        return code;
+    bool measure = cells && it->measure_want != SQRL_NO_NODE;
+    code = sqrl_loaded_reserve(loaded, it->columns, true, measure, it->context, err);
+    if (code)
+        return code;
+    if (it->batch && !cells) /* no row of this block passes the filters */
+        return filters_only(it, loaded, err);
+    code = worker_locator(it, worker, err);
+    if (!code)
+        locate_rows(it, worker->locator, worker->found, loaded, cells);
+    return code;
+}
+
+/* --- telling why a row fails
+ * -------------------------------------------------------------- */
+
+static int explain_columns(struct sqrl_iterator *it, const struct view *v, uint32_t node,
+                           const char *stranger, const struct sqrl_place *place,
+                           struct sqrl_error *err) {
+    if (v->nodes[node].type != SQRL_MAP) {
+        sqrl_error_set(
+            err, SQRL_E_TYPE,
+            "the sample is no map of named fields, so it can't be a row of a batch");
+        return sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, place);
+    }
+    if (stranger) {
+        sqrl_error_set(
+            err, SQRL_E_TYPE,
+            "field \"%.120s\" was not there when the columns were fixed%s; declare "
+            "its type, or drop() it",
+            stranger, it->columns->from_schema ? "" : " by the first block");
+        return sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, place);
+    }
+    for (uint32_t c = 0; c < it->columns->count; c++) {
+        const struct sqrl_column_plan *column = &it->columns->column[c];
+        uint32_t length;
+        if (!sqrl_column_fits(column, v->nodes, v->found[column->want], &length))
+            return sqrl_column_clash(column, it->source, v->nodes, v->found[column->want],
+                                     place, err);
+    }
+    sqrl_error_set(
+        err, SQRL_E_TYPE,
+        "length_field \"%.120s\" has no length in this sample: it must be an array, "
+        "a list, a string or an integer of at least 0",
+        it->batch->batching.length_field);
+    return sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, place);
+}
+
+int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,
+                      uint32_t row, struct sqrl_error *err) {
+    struct sqrl_place place = sqrl_row_place(loaded, row);
+    pthread_mutex_lock(&it->lock);
+    const struct sqrl_wants *wants = it->wants ? it->wants : it->filter_wants;
+    pthread_mutex_unlock(&it->lock);
+    uint32_t *found =
+        sqrl_malloc((sqrl_wants_count(wants) + 1) * sizeof *found, "error", err);
+    struct sqrl_locator *locator = found ? sqrl_locator_new(wants, err) : NULL;
+    int code = SQRL_E_NO_MEMORY;
+    if (locator) {
+        struct view v = {it, loaded->nodes, loaded->bytes, found};
+        uint32_t node = loaded->block->begin[row];
+        const char *stranger;
+        sqrl_locate(locator, v.nodes, node, v.bytes, found, &stranger);
+        uint8_t passed = run_filters(&v, err);
+        if (passed & SQRL_ROW_FAILS)
+            code = sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, &place);
+        else
+            code = explain_columns(it, &v, node, stranger, &place, err);
+    }
+    sqrl_locator_free(locator);
+    free(found);
+    return code;
+}
+
+/* --- the jobs
+ * ----------------------------------------------------------------------------- */
+
+static struct sqrl_loaded *failed_block(int code, const struct sqrl_error *error) {
+    struct sqrl_loaded *loaded = sqrl_loaded_new(NULL);
+    if (!loaded)
+        return NULL;
+    loaded->code = code;
+    loaded->error = malloc(sizeof *loaded->error);
+    if (loaded->error)
+        *loaded->error = *error;
+    return loaded;
+}
+
+/* Puts an error where a strand's next block would be. Lock held. */
+static void fail_strand(struct sqrl_iterator *it, struct sqrl_strand *s, uint64_t block,
+                        int code, const struct sqrl_error *error) {
+    struct sqrl_loaded *loaded = failed_block(code, error);
+    s->done[block % STRAND_ROOM] = loaded;
+    if (!loaded) { /* not even that: the whole stream ends here */
+        it->final_code = SQRL_E_NO_MEMORY;
+        sqrl_error_set(&it->final, SQRL_E_NO_MEMORY, "no memory to run the stream");
+        sqrl_executor_stop(it);
+    }
+}
+
+/* Blocks at the front that take no part: their samples are skipped anyway. */
+static uint64_t skip_blocks(struct sqrl_shard_reader *reader, uint64_t blocks,
+                            uint64_t skip, uint64_t *samples) {
+    uint64_t block = 0;
+    *samples = 0;
+    for (; block < blocks; block++) {
+        struct sqrl_block_info info;
+        sqrl_shard_reader_block_info(reader, block, &info);
+        if (info.samples == SQRL_NO_NODE || info.samples > skip - *samples)
+            break;
+        *samples += info.samples;
+    }
+    return block;
+}
+
+void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
+    struct sqrl_strand *s = job->strand;
+    struct sqrl_shard_reader *reader = NULL;
+    struct sqrl_error error;
+    sqrl_error_clear(&error);
+    int code = sqrl_shard_open(it->source, s->chunk.shard, &reader, &error);
+    uint64_t skipped_blocks = 0, skipped = 0, total = 0;
+    bool indexed = !code && sqrl_shard_reader_indexed(reader);
+    if (indexed) {
+        total = s->chunk.blocks;
+        if (total == SQRL_UNKNOWN)
+            total = sqrl_shard_reader_info(reader)->blocks - s->chunk.first_block;
+        if (s->skip)
+            skipped_blocks = skip_blocks(reader, total, s->skip, &skipped);
+    }
+    pthread_mutex_lock(&it->lock);
+    if (code) {
+        s->state = STRAND_ENDED;
+        s->total = s->claimed = 1;
+        fail_strand(it, s, 0, code, &error);
+    } else {
+        s->state = STRAND_OPEN;
+        s->indexed = indexed;
+        s->first_block = s->chunk.first_block;
+        s->total = total;
+        s->claimed = s->taken = skipped_blocks;
+        s->reader = reader;
+        it->skip_done += skipped;
+        if (s->claimed == s->total && indexed) {
+            s->reader = NULL; /* nothing to load */
+        } else {
+            reader = NULL;
+        }
+    }
+    pthread_mutex_unlock(&it->lock);
+    sqrl_shard_reader_unref(reader);
+}
+
+static uint64_t memory_of(const struct sqrl_loaded *loaded) {
+    const struct sqrl_block *block = loaded->block;
+    return block->bytes->size + (uint64_t)block->tape.count * sizeof(struct sqrl_node) +
+           (uint64_t)block->count * sizeof(uint32_t) +
+           (loaded->memory ? loaded->memory->size : 0);
+}
+
+/* Wraps a block for what follows; NULL with an error. Takes the block over. */
+static struct sqrl_loaded *wrap(struct sqrl_iterator *it, struct sqrl_worker *worker,
+                                struct sqrl_block *block, int *code,
+                                struct sqrl_error *err) {
+    struct sqrl_loaded *loaded = sqrl_loaded_new(err);
+    if (!loaded) {
+        sqrl_block_unref(block);
+        *code = SQRL_E_NO_MEMORY;
+        return NULL;
+    }
+    loaded->block = block;
+    loaded->nodes = block->tape.nodes;
+    loaded->bytes = block->bytes ? block->bytes->data : NULL;
+    loaded->count = block->count;
+    loaded->shard = block->shard;
+    loaded->first = block->first;
+    *code = prepare(it, worker, loaded, err);
+    if (!*code) {
+        loaded->bytes_held = block->bytes ? memory_of(loaded) : 0;
+        return loaded;
+    }
+    sqrl_loaded_unref(loaded);
+    return NULL;
+}
+
+/* The estimate gives way to what it really is. */
+static void settle(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
+                   uint64_t estimate) {
+    uint64_t actual = loaded ? loaded->bytes_held : 0;
+    if (actual > estimate)
+        (void)sqrl_account_charge(it->account, actual - estimate, true);
+    else if (actual < estimate)
+        sqrl_account_uncharge(it->account, estimate - actual);
+    if (loaded)
+        sqrl_loaded_charge(loaded, it->account, actual);
+}
+
+void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
+                     const struct sqrl_job *job) {
+    struct sqrl_strand *s = job->strand;
+    struct sqrl_block *block = NULL;
+    struct sqrl_loaded *loaded = NULL;
+    struct sqrl_shard_reader *finished = NULL;
+    struct sqrl_error error;
+    sqrl_error_clear(&error);
+    int code = s->indexed
+                   ? sqrl_shard_reader_load(s->reader, s->first_block + job->block,
+                                            &it->cancel, &block, &error)
+                   : sqrl_shard_reader_next(s->reader, &it->cancel, &block, &error);
+    bool end = !code && !block;
+    if (!code && block)
+        loaded = wrap(it, worker, block, &code, &error);
+    settle(it, loaded, job->estimate);
+    if (loaded) {
+        sqrl_stat_add(&it->stat[STAT_LOAD].items, loaded->count);
+        sqrl_stat_add(&it->stat[STAT_LOAD].bytes, loaded->bytes_held);
+    }
+    pthread_mutex_lock(&it->lock);
+    it->loading--;
+    s->loading--;
+    s->busy = false;
+    if (loaded && loaded->bytes_held) {
+        it->block_estimate = loaded->bytes_held;
+        uint64_t raw = loaded->block->bytes->size;
+        it->ratio_percent =
+            (uint32_t)SQRL_MIN(100 * loaded->bytes_held / SQRL_MAX(raw, 1u) + 1, 3200u);
+    }
+    if (end) {
+        s->claimed--;
+        s->total = s->claimed;
+        s->state = STRAND_ENDED;
+    } else if (code) {
+        if (!s->indexed) {
+            s->total = s->claimed;
+            s->state = STRAND_ENDED;
+        }
+        fail_strand(it, s, job->block, code, &error);
+    } else if (!it->finished && !it->stopped) {
+        s->done[job->block % STRAND_ROOM] = loaded;
+        loaded = NULL;
+    }
+    if (!s->loading &&
+        (s->state == STRAND_ENDED || (s->indexed && s->claimed == s->total))) {
+        finished = s->reader;
+        s->reader = NULL;
+    }
+    pthread_mutex_unlock(&it->lock);
+    sqrl_loaded_unref(loaded); /* too late: nobody takes it any more */
+    sqrl_shard_reader_unref(finished);
+}

@@ -1,0 +1,48 @@
+/* plan.h - the private half of plans: the chain of stages that an iterator compiles. */
+#ifndef SQRL_STREAM_PLAN_H
+#define SQRL_STREAM_PLAN_H
+
+#include "sqrl/stream.h"
+#include "stream/expression.h"
+#include "stream/projection.h"
+
+#define SQRL_DEFAULT_WINDOW_BYTES (UINT64_C(96) << 20)
+#define SQRL_MAX_FILTERS 100u
+
+enum sqrl_stage_kind {
+    SQRL_STAGE_SOURCE,
+    SQRL_STAGE_FILTER,
+    SQRL_STAGE_NAMES, /* select, drop, rename */
+    SQRL_STAGE_SHUFFLE,
+    SQRL_STAGE_TAKE,
+    SQRL_STAGE_SKIP,
+    SQRL_STAGE_PREFETCH,
+    SQRL_STAGE_BATCH
+};
+
+/* Options of batch(), copied. */
+struct sqrl_batching {
+    struct sqrl_batch_options options; /* pointers below point into this copy */
+    char *length_field;
+    uint64_t *boundary;
+    struct sqrl_field *declared; /* [options.field_count] */
+};
+
+struct sqrl_plan {
+    int refs;
+    enum sqrl_stage_kind kind;
+    struct sqrl_plan *before;        /* NULL for the source */
+    struct sqrl_source *source;      /* borrowed from the source stage, which holds it */
+    bool batched, shuffled, limited; /* which stages stand at or before this one */
+    uint32_t filters;
+    const struct sqrl_projection *names; /* the nearest at or before this one, or NULL */
+
+    struct sqrl_expression *expression; /* FILTER */
+    char *text;
+    struct sqrl_projection *projection; /* NAMES */
+    uint64_t number; /* TAKE, SKIP: samples; SHUFFLE: the seed; PREFETCH: bytes */
+    uint64_t window_bytes;
+    struct sqrl_batching batching; /* BATCH */
+};
+
+#endif
