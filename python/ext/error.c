@@ -21,11 +21,15 @@ int ext_errors_import(struct ext_state *state) {
     return 0;
 }
 
+static PyObject *text_of(const char *text) {
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 static PyObject *error_call(PyObject *class, const struct sqrl_error *err) {
-    PyObject *args = Py_BuildValue("(s)", err->message);
+    PyObject *args = Py_BuildValue("(N)", text_of(err->message));
     PyObject *kwargs =
-        Py_BuildValue("{s:s,s:i,s:O}", "where", err->where, "os_errno", err->os_errno,
-                      "retryable", err->retryable ? Py_True : Py_False);
+        Py_BuildValue("{s:N,s:i,s:O}", "where", text_of(err->where), "os_errno",
+                      err->os_errno, "retryable", err->retryable ? Py_True : Py_False);
     PyObject *exception = NULL;
     if (args != NULL && kwargs != NULL)
         exception = PyObject_Call(class, args, kwargs);

@@ -25,7 +25,7 @@ class Error(Exception):
         self.os_errno = os_errno
         self.retryable = retryable
         if os_errno and isinstance(self, OSError):
-            self.errno = os_errno
+            setattr(self, "errno", os_errno)
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (type(self), self.message, self.where, self.os_errno, self.retryable)

@@ -93,7 +93,7 @@ def pack(
         raise ArgumentError("workers and resume need map=, the function that runs in parallel")
     if overwrite and append:
         raise ArgumentError("overwrite and append exclude each other")
-    layout = {
+    layout: dict[str, Any] = {
         "options": options or None,
         "format": format,
         "samples_per_shard": samples_per_shard or 0,
@@ -165,8 +165,9 @@ def _pack_here(
 
 
 def make_report(report: dict[str, int], failed: list[tuple[int, str]]) -> PackReport:
-    counts = (report[name] for name in ("samples", "shards", "raw_bytes", "file_bytes"))
-    return PackReport(*counts, failed)
+    return PackReport(
+        report["samples"], report["shards"], report["raw_bytes"], report["file_bytes"], failed
+    )
 
 
 def error_text(error: BaseException) -> str:

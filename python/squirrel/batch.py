@@ -125,7 +125,8 @@ class Column:
     def tolist(self) -> list[Any]:
         """All rows as a list of str, bytes, arrays or None."""
         if self._slot is not None and self.kind in ("string", "binary"):
-            return self._slot.texts(self._index)
+            texts: list[Any] = self._slot.texts(self._index)
+            return texts
         return [self._row(i) for i in range(self._rows)]
 
     def __repr__(self) -> str:

@@ -1,0 +1,74 @@
+"""Shared fixtures of the Python tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import squirrel
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="also the long runs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "soak: a long run, only with --soak")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--soak"):
+        for item in items:
+            if "soak" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="a long run: give --soak"))
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real test data, where it is here."""
+    named = os.environ.get("SQRL_TEST_DATA")
+    folder = Path(named) if named else Path(__file__).parents[3] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"the real test data are not at {folder}")
+    return folder
+
+
+def image_samples(count: int) -> list[dict[str, object]]:
+    """Small images that all differ, with labels and texts."""
+    rng = np.random.default_rng(5)
+    images = rng.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
+    return [
+        {"image": images[i], "label": i, "text": f"sample {i}", "score": i / 4} for i in range(count)
+    ]
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """2,000 samples in shards of 300."""
+    folder = tmp_path_factory.mktemp("images") / "data"
+    squirrel.pack(image_samples(2000), folder, samples_per_shard=300, block_bytes=20_000)
+    return folder
+
+
+@pytest.fixture
+def script(tmp_path: Path):
+    """Runs Python code in a process of its own: script(code, timeout=...) -> CompletedProcess."""
+
+    def run(code: str, *args: str, timeout: float = 60, **kw: object):
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(code))
+        return subprocess.run(
+            [sys.executable, str(path), *args],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **kw,
+        )
+
+    return run
