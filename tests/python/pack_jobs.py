@@ -1,0 +1,45 @@
+"""What the tests of parallel packing run in other processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+
+def make(n: int) -> list[dict[str, int]] | None:
+    if n % 5 == 4:
+        return None
+    return [{"n": n, "part": part} for part in range(n % 3 + 1)]
+
+
+def wanted(count: int) -> list[tuple[int, int]]:
+    return [(s["n"], s["part"]) for n in range(count) for s in make(n) or []]
+
+
+def make_slowly(n: int) -> list[dict[str, int]] | None:
+    time.sleep(0.01)
+    return make(n)
+
+
+def fail_at_seven(n: int) -> dict[str, int]:
+    if n == 7:
+        raise ValueError("seven")
+    return {"n": n}
+
+
+def half_bad(n: int) -> list[object]:
+    return [{"n": n}, {"n": {n} if n == 3 else n}]
+
+
+def die_at_seven(n: int) -> dict[str, int]:
+    if n == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"n": n}
+
+
+def compute(n: int) -> dict[str, int]:
+    total = 0
+    for i in range(60_000):
+        total = (total * 31 + i) % 1_000_003
+    return {"n": n, "total": total}

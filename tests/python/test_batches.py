@@ -1,0 +1,193 @@
+"""Batches: columns in one piece of memory."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import squirrel
+from squirrel import Batch, Column
+
+from conftest import image_samples
+
+
+def packed(folder: Path, samples: list[object], **options: object) -> squirrel.Stream:
+    squirrel.pack(samples, folder / "data", **options)
+    return squirrel.open(folder / "data")
+
+
+def test_dense_columns(images: Path) -> None:
+    wanted = image_samples(2000)
+    at = 0
+    for batch in squirrel.open(images).batch(256):
+        assert type(batch) is Batch and list(batch) == ["image", "label", "text", "score"]
+        rows = wanted[at : at + 256]
+        assert batch.rows == len(rows) and batch["image"].shape == (len(rows), 8, 8, 3)
+        assert np.array_equal(batch["image"], np.stack([r["image"] for r in rows]))
+        assert batch["label"].dtype == np.int64
+        assert batch["label"].tolist() == [r["label"] for r in rows]
+        assert batch["score"].dtype == np.float64
+        assert batch["score"].tolist() == [r["score"] for r in rows]
+        assert batch["text"].tolist() == [r["text"] for r in rows]
+        assert batch.valid == {} and batch.shapes == {}
+        at += len(rows)
+    assert at == 2000
+
+
+def test_drop_remainder_and_len(images: Path) -> None:
+    stream = squirrel.open(images)
+    assert [len(b["label"]) for b in stream.batch(600)] == [600, 600, 600, 200]
+    dropped = stream.batch(600, drop_remainder=True)
+    assert [len(b["label"]) for b in dropped] == [600, 600, 600]
+    assert len(stream) == 2000 and len(stream.batch(600)) == 4 and len(dropped) == 3
+
+
+def test_columns_are_writable_and_independent(images: Path) -> None:
+    kept = list(squirrel.open(images).batch(100))
+    for batch in kept:
+        assert batch["image"].flags.writeable and not batch["image"].flags.owndata
+        batch["image"] += 1
+    labels = np.concatenate([b["label"] for b in kept])
+    assert labels.tolist() == list(range(2000))
+    wanted = image_samples(2000)
+    got = np.concatenate([b["image"] for b in kept])
+    assert np.array_equal(got, np.stack([w["image"] + 1 for w in wanted]))
+
+
+def test_an_array_outlives_its_batch(images: Path) -> None:
+    label = next(iter(squirrel.open(images).batch(1000)))["label"]
+    gc.collect()
+    for _ in squirrel.open(images).batch(1000):
+        pass
+    assert label.tolist() == list(range(1000))
+
+
+def test_strings(tmp_path: Path) -> None:
+    texts = ["", "a", "é€𝄞", "long " * 1000, "z"]
+    stream = packed(tmp_path, [{"t": t, "b": t.encode()} for t in texts])
+    (batch,) = stream.batch(10)
+    column = batch["t"]
+    assert isinstance(column, Column) and column.kind == "string" and len(column) == 5
+    assert list(column) == column.tolist() == texts == [column[i] for i in range(5)]
+    assert column[-1] == "z" and column[1:3] == texts[1:3]
+    assert column.offsets.tolist() == np.cumsum([0, *[len(t.encode()) for t in texts]]).tolist()
+    assert column.data.tobytes() == "".join(texts).encode()
+    assert batch["b"].kind == "binary" and batch["b"].tolist() == [t.encode() for t in texts]
+    with pytest.raises(IndexError):
+        column[5]
+
+
+def test_ragged_offsets(tmp_path: Path) -> None:
+    rows = [np.arange(n, dtype=np.float32) for n in (3, 0, 5)]
+    grids = [np.ones((n, 2), np.int16) * n for n in (1, 2, 3)]
+    stream = packed(tmp_path, [{"x": x, "g": g} for x, g in zip(rows, grids)])
+    (batch,) = stream.batch(3)
+    assert batch["x"].kind == "ragged" and batch["x"].offsets.tolist() == [0, 3, 3, 8]
+    assert all(np.array_equal(a, b) for a, b in zip(batch["x"], rows))
+    assert batch["x"].data.dtype == np.float32
+    assert batch["g"].shapes.tolist() == [[1, 2], [2, 2], [3, 2]]
+    assert all(np.array_equal(a, b) for a, b in zip(batch["g"].tolist(), grids))
+
+
+def test_ragged_padded(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"x": [1, 2, 3]}, {"x": [4]}, {"x": [5, 6]}])
+    (batch,) = stream.batch(3, ragged="pad", pad_value=-1)
+    assert batch["x"].tolist() == [[1, 2, 3], [4, -1, -1], [5, 6, -1]]
+    assert batch.shapes["x"].tolist() == [[3], [1], [2]]
+    with pytest.raises(TypeError, match="x"):
+        list(stream.batch(3, ragged="error"))
+
+
+def test_missing_and_null_values(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"a": 1, "s": "x"}, {"a": None}, {"s": None, "a": 3}])
+    (batch,) = stream.batch(3)
+    assert batch["a"].tolist() == [1, 0, 3]
+    assert batch.valid["a"].dtype == np.bool_ and batch.valid["a"].tolist() == [True, False, True]
+    assert batch["s"].tolist() == ["x", None, None]
+    assert batch["s"].valid.tolist() == [True, False, False]
+
+
+def test_nested_fields_are_dotted(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"m": {"x": i, "y": {"z": i / 2}}} for i in range(4)])
+    (batch,) = stream.batch(4)
+    assert set(batch) == {"m.x", "m.y.z"}
+    assert batch["m.x"].tolist() == [0, 1, 2, 3] and batch["m.y.z"].tolist() == [0, 0.5, 1, 1.5]
+
+
+def test_clashing_values_name_both_samples(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"x": 1}] * 5 + [{"x": "text"}])
+    with pytest.raises(squirrel.SampleTypeError) as caught:
+        list(stream.batch(10))
+    assert '"x"' in str(caught.value) and "5" in str(caught.value) and "0" in str(caught.value)
+
+
+def test_declared_fields(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"x": 1}, {"x": 2}])
+    (batch,) = stream.batch(2, fields={"x": "float32"})
+    assert batch["x"].dtype == np.float32 and batch["x"].tolist() == [1, 2]
+
+
+def test_budgets_and_buckets(tmp_path: Path) -> None:
+    lengths = [3, 50, 4, 60, 2, 55, 3, 3]
+    stream = packed(tmp_path, [{"t": list(range(n)), "n": n} for n in lengths])
+    batches = list(stream.batch(2, length_by="t", boundaries=[10]))
+    assert all(len({n < 10 for n in b["n"].tolist()}) == 1 for b in batches)
+    assert sorted(n for b in batches for n in b["n"].tolist()) == sorted(lengths)
+    for batch in stream.batch(max_tokens=120, length_by="t", ragged="pad"):
+        assert batch.rows == 1 or batch["t"].size <= 120
+    with pytest.raises(ValueError):
+        stream.batch(2, max_tokens=100)
+    with pytest.raises(ValueError):
+        stream.batch()
+
+
+def test_places_say_where_rows_came_from(images: Path) -> None:
+    batch = next(iter(squirrel.open(images).skip(298).batch(4)))
+    assert batch.places.tolist() == [[0, 298], [0, 299], [1, 0], [1, 1]]
+
+
+def test_batches_pickle_and_copy(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"x": [1] * (i % 3), "s": str(i), "y": None if i else 1} for i in range(5)])
+    (batch,) = stream.batch(5)
+    for again in (pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch)):
+        assert type(again) is Batch and again.rows == 5
+        assert again["s"].tolist() == batch["s"].tolist() == ["0", "1", "2", "3", "4"]
+        assert [a.tolist() for a in again["x"]] == [[1] * (i % 3) for i in range(5)]
+        assert again.valid["y"].tolist() == [True, False, False, False, False]
+        assert again.places.tolist() == batch.places.tolist()
+
+
+def test_batch_behind_a_callable(images: Path) -> None:
+    native = squirrel.open(images).batch(300)
+    python = squirrel.open(images).map(dict).batch(300)
+    for a, b in zip(native, python, strict=True):
+        assert list(a) == list(b) and a.rows == b.rows
+        assert np.array_equal(a["image"], b["image"]) and np.array_equal(a["label"], b["label"])
+        assert a["label"].dtype == b["label"].dtype
+        assert a["text"].tolist() == b["text"].tolist()
+
+
+def test_ragged_batch_behind_a_callable() -> None:
+    from squirrel.iterstream import IterableSource
+
+    items = IterableSource([{"x": np.arange(n), "s": None if n else "a"} for n in range(3)])
+    (batch,) = items.batch(3)
+    assert [x.tolist() for x in batch["x"]] == [[], [0], [0, 1]]
+    assert batch["s"].tolist() == ["a", None, None]
+    (padded,) = items.batch(3, ragged="pad", pad_value=9)
+    assert padded["x"].tolist() == [[9, 9], [0, 9], [0, 1]]
+    with pytest.raises(TypeError):
+        list(items.batch(3, ragged="error"))
+
+
+def test_only_nulls(tmp_path: Path) -> None:
+    stream = packed(tmp_path, [{"a": None, "b": 1}, {"a": None, "b": 2}])
+    (batch,) = stream.batch(2)
+    assert batch["b"].tolist() == [1, 2]
+    if "a" in batch:
+        assert list(batch["a"]) == [None, None]

@@ -1,0 +1,196 @@
+"""squirrel.pack with worker processes: the same data set, no input lost or repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import squirrel
+
+import pack_jobs
+
+
+def content(folder: Path) -> list[tuple[int, int]]:
+    return [(s["n"], s["part"]) for s in squirrel.open(folder)]
+
+
+def leftovers(folder: Path) -> list[str]:
+    """Files that belong to nothing."""
+    names = {p.name for p in folder.glob("*.sqrl")}
+    shards = {os.path.basename(s["path"]) for s in squirrel.open(folder).shards}
+    return sorted(names - shards) + [p.name for p in folder.glob("_sqrl/*") if "journal" in p.name]
+
+
+def test_the_data_set_does_not_depend_on_the_workers(tmp_path: Path) -> None:
+    for workers in (1, 3):
+        folder = tmp_path / str(workers)
+        report = squirrel.pack(
+            range(100), folder, map=pack_jobs.make, workers=workers, inputs_per_task=7
+        )
+        assert content(folder) == pack_jobs.wanted(100)
+        assert report.samples == len(pack_jobs.wanted(100)) and report.failed == []
+        assert leftovers(folder) == []
+
+
+def test_inputs_may_be_any_iterable(tmp_path: Path) -> None:
+    squirrel.pack((n for n in range(20)), tmp_path / "a", map=pack_jobs.make, workers=2)
+    assert content(tmp_path / "a") == pack_jobs.wanted(20)
+    report = squirrel.pack([], tmp_path / "b", map=pack_jobs.make, workers=2)
+    assert report.samples == 0
+
+
+def test_a_failing_input_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="seven") as caught:
+        squirrel.pack(range(20), tmp_path / "d", map=pack_jobs.fail_at_seven, workers=2, inputs_per_task=3)
+    notes = "\n".join(caught.value.__notes__)
+    assert "input 7" in notes and "fail_at_seven" in notes
+    assert not list((tmp_path / "d").glob("**/*.sqrl"))
+    assert not list((tmp_path / "d").glob("**/*.journal"))
+
+
+def test_failing_inputs_are_skipped_by_choice(tmp_path: Path) -> None:
+    report = squirrel.pack(
+        range(20), tmp_path / "d", map=pack_jobs.fail_at_seven, workers=2, on_error="skip", inputs_per_task=3
+    )
+    assert report.failed == [(7, "ValueError: seven")]
+    assert [s["n"] for s in squirrel.open(tmp_path / "d")] == [n for n in range(20) if n != 7]
+
+
+def test_an_input_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    report = squirrel.pack(range(6), tmp_path / "d", map=pack_jobs.half_bad, workers=2, on_error="skip")
+    assert [s["n"] for s in squirrel.open(tmp_path / "d")] == [0, 0, 1, 1, 2, 2, 4, 4, 5, 5]
+    assert [index for index, _ in report.failed] == [3]
+
+
+def test_a_worker_that_dies_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="signal 9.*inputs 6 to 8"):
+        squirrel.pack(range(20), tmp_path / "d", map=pack_jobs.die_at_seven, workers=2, inputs_per_task=3)
+
+
+def test_a_local_function_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="top of a module"):
+        squirrel.pack(range(3), tmp_path / "d", map=lambda n: None, workers=1)
+
+
+def test_existing_data(tmp_path: Path) -> None:
+    squirrel.pack([{"n": -1, "part": 0}], tmp_path / "d")
+    with pytest.raises(FileExistsError):
+        squirrel.pack(range(3), tmp_path / "d", map=pack_jobs.make, workers=1)
+    squirrel.pack(range(3), tmp_path / "d", map=pack_jobs.make, workers=1, append=True)
+    assert content(tmp_path / "d") == [(-1, 0), *pack_jobs.wanted(3)]
+    squirrel.pack(range(4), tmp_path / "d", map=pack_jobs.make, workers=1, overwrite=True)
+    assert content(tmp_path / "d") == pack_jobs.wanted(4)
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {tests!r})
+import squirrel, pack_jobs
+if __name__ == "__main__":
+    squirrel.pack(range(200), sys.argv[1], map=pack_jobs.make_slowly, workers=2, resume=True,
+                  inputs_per_task=10)
+    print("finished")
+"""
+
+
+def start_and_kill(script: Path, folder: Path, tasks: int) -> int:
+    """Kills the parent when the journal holds more tasks than before; returns how many."""
+    process = subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True)
+    journal = folder / "_sqrl" / "pack.journal"
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        lines = journal.read_text().count('"task"') if journal.exists() else 0
+        if lines >= tasks:
+            break
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return journal.read_text().count('"task"') if journal.exists() else -1
+
+
+def test_killed_and_started_again_it_continues(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(KILLED.format(tests=str(Path(__file__).parent)))
+    folder = tmp_path / "d"
+    first = start_and_kill(script, folder, 3)
+    assert 3 <= first < 20
+    assert not list(folder.glob("_sqrl/*.idx"))  # nothing is committed
+    second = start_and_kill(script, folder, first + 3)
+    assert first < second < 20
+    with open(folder / "_sqrl" / "pack.journal", "a") as journal:
+        journal.write('{"task": 99, "inp')  # torn by the kill
+    done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout == "finished\n", done.stderr
+    assert content(folder) == pack_jobs.wanted(200)
+    time.sleep(0.3)  # workers of the killed parents notice and end
+    assert leftovers(folder) == []
+
+
+def test_other_inputs_are_not_mixed_in(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(KILLED.format(tests=str(Path(__file__).parent)))
+    start_and_kill(script, tmp_path / "d", 2)
+    with pytest.raises(RuntimeError, match="start over"):
+        squirrel.pack(range(100), tmp_path / "d", map=pack_jobs.make_slowly, workers=2, resume=True)
+    with pytest.raises(RuntimeError, match="not those"):
+        squirrel.pack(
+            list(range(1, 201)), tmp_path / "d", map=pack_jobs.make_slowly, workers=2, resume=True, inputs_per_task=10
+        )
+    squirrel.pack(range(10), tmp_path / "d", map=pack_jobs.make, workers=2)
+    assert content(tmp_path / "d") == pack_jobs.wanted(10)
+
+
+def test_a_kill_between_commit_and_end_commits_once(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    squirrel.pack(range(30), folder, map=pack_jobs.make, workers=1, inputs_per_task=10)
+    prefixes = sorted({p.name.rsplit("-", 1)[0] for p in folder.glob("*.sqrl")})
+    from squirrel._pack_parallel import _fingerprint
+
+    layout = {"options": None, "format": None, "samples_per_shard": 0, "shard_bytes": 0, "block_bytes": 0}
+    lines: list[dict[str, object]] = [
+        {"squirrel_pack": 1, "run": prefixes[0].split("-")[0], "inputs": 30, "per_task": 10, "map": "make",
+         "layout": layout}
+    ]
+    lines += [
+        {"task": i, "inputs": 10, "fingerprint": _fingerprint(list(range(10 * i, 10 * i + 10))), "prefix": prefix,
+         "failed": [], "samples": 1, "shards": 1, "raw_bytes": 1, "file_bytes": 1}
+        for i, prefix in enumerate(prefixes)
+    ]
+    lines.append({"commit": True})
+    (folder / "_sqrl" / "pack.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    squirrel.pack(range(30), folder, map=pack_jobs.make, workers=1, resume=True)
+    assert content(folder) == pack_jobs.wanted(30)
+    assert leftovers(folder) == []
+
+
+def test_ctrl_c_ends_quickly_and_leaves_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(KILLED.format(tests=str(Path(__file__).parent)).replace("resume=True", "resume=False"))
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "d")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    journal = tmp_path / "d" / "_sqrl" / "pack.journal"
+    while process.poll() is None and not (journal.exists() and '"task"' in journal.read_text()):
+        time.sleep(0.01)
+    before = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - before < 3 and "KeyboardInterrupt" in errors
+    assert not list((tmp_path / "d").glob("*.sqrl")) and not journal.exists()
+
+
+@pytest.mark.soak
+def test_two_workers_are_faster(tmp_path: Path) -> None:
+    def seconds(workers: int) -> float:
+        start = time.monotonic()
+        squirrel.pack(range(1500), tmp_path / str(workers), map=pack_jobs.compute, workers=workers)
+        return time.monotonic() - start
+
+    assert seconds(1) > 1.6 * seconds(2)

@@ -1,0 +1,221 @@
+"""Plans: verbs, order, text, pickling, and exceptions that say where."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import squirrel
+from squirrel.iterstream import Composable
+
+
+def labels(stream: Composable) -> list[int]:
+    return [sample["label"] for sample in stream]
+
+
+def is_even(sample: dict) -> bool:
+    return sample["label"] % 2 == 0
+
+
+def add(sample: dict, n: int = 1) -> dict:
+    return {**sample, "label": sample["label"] + n}
+
+
+def twice(sample: dict) -> list[dict]:
+    return [sample, sample]
+
+
+def fail_at(sample: dict, label: int) -> dict:
+    if sample["label"] == label:
+        raise KeyError("no such key")
+    return sample
+
+
+def test_every_stream_is_a_composable(images: Path) -> None:
+    stream = squirrel.open(images)
+    assert isinstance(stream, squirrel.Stream) and isinstance(stream, Composable)
+    assert isinstance(stream.map(add), Composable)
+
+
+def test_filter_by_expression_and_by_callable_agree(images: Path) -> None:
+    stream = squirrel.open(images)
+    wanted = [n for n in range(2000) if n % 2 == 0]
+    assert labels(stream.filter(is_even)) == wanted
+    assert labels(stream.filter("label >= 10 and label < 13")) == [10, 11, 12]
+    assert labels(stream.filter('text == "sample 7"')) == [7]
+    assert labels(stream.filter("label in [3, 5]").filter(is_even)) == []
+    with pytest.raises(ValueError):
+        stream.filter("label >=")
+    with pytest.raises(TypeError, match="in front"):
+        stream.map(add).filter("label == 1")
+
+
+def test_select_drop_rename(images: Path) -> None:
+    stream = squirrel.open(images).take(2)
+    for chain in (stream, stream.map(dict)):
+        assert [list(s) for s in chain.select("label", "text")] == [["label", "text"]] * 2
+        assert list(next(iter(chain.select(["text"])))) == ["text"]
+        assert list(next(iter(chain.drop("image", "score")))) == ["label", "text"]
+        renamed = next(iter(chain.rename({"label": "y"}, image="x")))
+        assert list(renamed) == ["x", "y", "text", "score"]
+    with pytest.raises(TypeError):
+        stream.select(3)  # type: ignore[arg-type]
+
+
+def test_take_skip(images: Path) -> None:
+    stream = squirrel.open(images)
+    assert labels(stream.skip(5).take(3)) == [5, 6, 7]
+    assert labels(stream.take(0)) == [] and labels(stream.take(None).skip(1998)) == [1998, 1999]
+    assert labels(stream.map(add).skip(5).take(3)) == [6, 7, 8]
+    assert [len(b["label"]) for b in stream.batch(100).skip(1).take(2)] == [100, 100]
+    for chain in (stream, stream.map(add)):
+        with pytest.raises(ValueError):
+            chain.take(-1)
+        with pytest.raises((TypeError, AttributeError)):
+            chain.skip("3")  # type: ignore[arg-type]
+
+
+def test_shuffle_all(images: Path) -> None:
+    stream = squirrel.open(images)
+    one, again = labels(stream.shuffle_all(seed=1)), labels(stream.shuffle_all(seed=1))
+    two = labels(stream.shuffle_all(seed=2))
+    assert one == again != two != list(range(2000))
+    assert sorted(one) == sorted(two) == list(range(2000))
+    assert labels(stream.shuffle_all(1, window="20 KiB")) != one
+    batches = stream.shuffle_all(1).batch(300)
+    assert np.concatenate([b["label"] for b in batches]).tolist() == one
+    with pytest.raises(ValueError):
+        stream.shuffle_all(1, window="3 potatoes")
+
+
+def test_results_do_not_depend_on_threads(images: Path, script) -> None:
+    code = """
+        import sys, squirrel
+        squirrel.configure(threads=int(sys.argv[2]))
+        stream = squirrel.open(sys.argv[1]).filter("label < 1500").shuffle_all(5)
+        print([s["label"] for s in stream])
+    """
+    one, four = (script(code, str(images), n) for n in ("1", "4"))
+    assert one.returncode == 0, one.stderr
+    assert one.stdout == four.stdout and len(one.stdout) > 5000
+
+
+def test_map_and_flat_map(images: Path) -> None:
+    stream = squirrel.open(images).take(3)
+    assert labels(stream.map(add)) == [1, 2, 3]
+    assert labels(stream.map(add, n=10).map(add)) == [11, 12, 13]
+    assert labels(stream.flat_map(twice)) == [0, 0, 1, 1, 2, 2]
+    assert labels(stream.map(twice).flatten()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_repr_shows_the_plan(images: Path) -> None:
+    stream = squirrel.open(images).filter("label > 3").batch(10)
+    text = repr(stream)
+    assert "label > 3" in text and "batch" in text and str(images) in text
+    assert repr(squirrel.open(images).map(add).take(2)).endswith("-> map(add) -> take(2)")
+
+
+def test_len(images: Path) -> None:
+    stream = squirrel.open(images)
+    assert len(stream) == 2000 and len(stream.take(5)) == 5 and len(stream.map(add)) == 2000
+    assert len(stream.map(add).skip(10).take(3000)) == 1990
+    with pytest.raises(TypeError, match="not known"):
+        len(stream.filter("label > 3"))
+    with pytest.raises(TypeError):
+        len(stream.filter(is_even))
+    assert stream.filter("label > 3")  # true, without counting
+
+
+def test_streams_pickle_and_copy(images: Path) -> None:
+    stream = squirrel.open(images).filter("label >= 4").select("label").shuffle_all(3).take(40)
+    wanted = labels(stream)
+    for again in (pickle.loads(pickle.dumps(stream)), copy.deepcopy(stream), copy.copy(stream)):
+        assert labels(again) == wanted and repr(again) == repr(stream)
+    chain = stream.map(add, n=2).filter(is_even).batched(3, drop_last_if_not_full=False)
+    again = pickle.loads(pickle.dumps(chain))
+    assert list(again) == list(chain) == list(copy.deepcopy(chain))
+
+
+def test_exceptions_name_stage_shard_and_sample(images: Path) -> None:
+    chain = squirrel.open(images).map(add).filter(is_even).map(fail_at, label=402)
+    got = []
+    with pytest.raises(KeyError) as caught:
+        for sample in chain:
+            got.append(sample["label"])
+    assert got == list(range(2, 402, 2))
+    (note,) = caught.value.__notes__
+    assert "map(fail_at)" in note and "sample 101 " in note and ".sqrl" in note
+    assert caught.traceback[-1].name == "fail_at"
+
+
+def test_exceptions_in_batch_stages(images: Path) -> None:
+    def fail(batch: squirrel.Batch) -> None:
+        raise RuntimeError("bad batch")
+
+    with pytest.raises(RuntimeError) as caught:
+        next(iter(squirrel.open(images).batch(10).skip(3).map(fail)))
+    assert "sample 30 " in caught.value.__notes__[0]
+
+
+def test_an_exception_without_attributes_passes(images: Path) -> None:
+    class Closed(Exception):
+        __slots__ = ()
+
+        def add_note(self, note: str) -> None:
+            raise TypeError("no notes")
+
+    def fail(sample: dict) -> None:
+        raise Closed
+
+    with pytest.raises(Closed):
+        list(squirrel.open(images).map(fail))
+
+
+def test_iterators_close(images: Path) -> None:
+    stream = squirrel.open(images)
+    with stream.iterator() as iterator:
+        assert next(iterator)["label"] == 0 and iterator.place()[1] == 0
+        assert iterator.delivered == 1
+    assert list(iterator) == []
+    iterator.close()
+    with stream.map(add).iterator() as chain:
+        assert next(chain)["label"] == 1
+    assert list(chain) == []
+    with stream.batch(10).iterator() as batches:
+        assert len(next(batches)["label"]) == 10
+        assert {s["name"] for s in batches.stats()}
+    assert list(batches) == []
+
+
+def test_stats_tell_where_time_went(images: Path) -> None:
+    with squirrel.open(images).iterator() as iterator:
+        for _ in iterator:
+            pass
+        stats = iterator.stats()
+    assert stats and all(0 <= s["wait_share"] <= 1 for s in stats)
+    assert sum(s["wait_share"] for s in stats) == pytest.approx(1, abs=0.01)
+
+
+def test_a_file_is_a_stream_too(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"a": 1, "t": "x\\ty"}\n{"a": 2.5, "t": "\\u00e9"}\n\n{"a": null}\n')
+    stream = squirrel.open(path)
+    assert stream.driver == "jsonl"
+    assert list(stream) == [{"a": 1, "t": "x\ty"}, {"a": 2.5, "t": "é"}, {"a": None}]
+    assert list(stream.filter("a is null")) == [{"a": None}]
+
+
+def test_schema_and_shards(images: Path) -> None:
+    stream = squirrel.open(images)
+    assert [f["type"] for f in stream.schema] == ["uint8[8,8,3]", "int64", "string", "float64"]
+    assert [s["samples"] for s in stream.shards] == [300] * 6 + [200]
+
+
+def test_partial_callables_have_names(images: Path) -> None:
+    chain = squirrel.open(images).map(functools.partial(add, n=3))
+    assert "map(add)" in repr(chain)
