@@ -5,6 +5,19 @@
 
 #include "base.h"
 
+/* Defined when AddressSanitizer, ThreadSanitizer are built in. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SQRL_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
+#define SQRL_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SQRL_ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define SQRL_TSAN 1
+#endif
+#endif
+
 /* True when the armed fault of sqrl_fail_allocation is due: the caller then fails. */
 bool sqrl_allocation_fails(void);
 /* The message of every refused allocation; returns SQRL_E_NO_MEMORY. */

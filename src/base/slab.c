@@ -20,14 +20,7 @@
 
 #include "inner.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SLAB_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SLAB_ASAN 1
-#endif
-#endif
-#ifdef SLAB_ASAN
+#ifdef SQRL_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/lsan_interface.h>
 #define POISON(p, n) __asan_poison_memory_region(p, n)
