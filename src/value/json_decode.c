@@ -393,12 +393,14 @@ ALWAYS_INLINE bool maybe_ndarray(const struct json *d, const struct cursor *c,
 /* Maps of the keys data, type and shape may be arrays. Sets d->code. */
 NOINLINE int try_ndarray(struct json *d, uint32_t map) {
     bool changed;
+    uint32_t chain = d->chain; /* without the strings of the map, whose nodes may go */
+    while (chain != NO_NODE && chain > map)
+        chain = chain_link(&d->tape->nodes[chain]);
     d->code =
         sqrl_json_ndarray_decode(d->tape, map, d->bytes, &changed, &d->fault, d->err);
     if (d->code || !changed)
         return d->code;
-    while (d->chain != NO_NODE && d->chain > map) /* its strings with escapes are gone */
-        d->chain = chain_link(&d->tape->nodes[d->chain]);
+    d->chain = chain;
     uint32_t tokens = (uint32_t)(d->scan.index + d->scan.count - d->at);
     return d->code = sqrl_tape_reserve(d->tape, tokens, d->err);
 }
@@ -611,6 +613,7 @@ int sqrl_jsonl_decode_many(struct sqrl_tape *tape, uint8_t *bytes, size_t size,
         if (!t) {
             code = d.code;
             d.start = size;
+            d.begin = tape->count;
             break;
         }
         if (*t == '\n')

@@ -65,6 +65,7 @@ ALWAYS_INLINE uint64_t block_tokens(struct sqrl_json_scan *scan, struct carry *c
 /* --- scalar twin -------------------------------------------------------------------- */
 enum { QUOTE = 1, BACKSLASH = 2, MARK = 4, SPACE = 8, NEWLINE = 16 };
 
+/* 0x0c and 0x1a as the other twin has them; see MARKS. */
 static const uint8_t CLASS[256] = {
     ['\t'] = SPACE,     ['\n'] = SPACE | NEWLINE,
     ['\r'] = SPACE,     [' '] = SPACE,
@@ -72,6 +73,7 @@ static const uint8_t CLASS[256] = {
     ['}'] = MARK,       ['['] = MARK,
     ['\\'] = BACKSLASH, [']'] = MARK,
     [':'] = MARK,       [','] = MARK,
+    [0x0c] = MARK,      [0x1a] = MARK,
 };
 
 static void load_scalar(const uint8_t *p, struct block *b, bool lines) {
