@@ -91,6 +91,9 @@ struct sqrl_codec_ops {
      */
     uint64_t (*stored_size)(uint64_t raw_size);
     bool (*stored_piece)(uint64_t raw_size, uint64_t i, struct sqrl_stored_piece *piece);
+    /* Writes all bytes of the frame that are no content, in order, without gaps:
+     * stored_size(raw_size) - raw_size bytes. What a reader compares the framing with. */
+    void (*stored_framing)(uint64_t raw_size, uint8_t *out);
 };
 
 /* By name, NULL when it is not built in. The table is constant and lives for ever. */

@@ -57,13 +57,20 @@ static size_t lz4_bound(size_t raw) {
     return (size_t)stored_size(raw);
 }
 
-static uint8_t *write_header(uint8_t *out, size_t raw_size) {
+static uint8_t *write_header(uint8_t *out, uint64_t raw_size) {
     sqrl_store_le32(out, LZ4_MAGIC);
     out[4] = FLG_VERSION_1 | FLG_INDEPENDENT | FLG_SIZE;
     out[5] = 7 << 4; /* blocks of 4 MiB */
     sqrl_store_le64(out + 6, raw_size);
     out[14] = (uint8_t)(sqrl_xxh32(out + 4, 10) >> 8);
     return out + HEADER_SIZE;
+}
+
+static void stored_framing(uint64_t raw_size, uint8_t *out) {
+    uint8_t *at = write_header(out, raw_size);
+    for (uint64_t done = 0; done < raw_size; done += BLOCK, at += 4)
+        sqrl_store_le32(at, (uint32_t)SQRL_MIN(raw_size - done, BLOCK) | STORED_BIT);
+    sqrl_store_le32(at, 0);
 }
 
 static int lz4_store(const uint8_t *raw, size_t raw_size, uint8_t *out,
@@ -432,4 +439,5 @@ const struct sqrl_codec_ops sqrl_codec_lz4 = {
     .library = "lz4 " LZ4_VERSION_STRING,
     .stored_size = stored_size,
     .stored_piece = stored_piece,
+    .stored_framing = stored_framing,
 };

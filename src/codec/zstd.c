@@ -40,12 +40,8 @@ static bool stored_piece(uint64_t raw_size, uint64_t i, struct sqrl_stored_piece
     return true;
 }
 
-static int zstd_store(const uint8_t *raw, size_t raw_size, uint8_t *out,
-                      size_t out_capacity, size_t *out_size, struct sqrl_error *err) {
-    *out_size = 0;
-    if (stored_size(raw_size) > out_capacity)
-        return sqrl_codec_no_room("zstd", out_capacity, err);
-    bool wide = (uint64_t)raw_size >> 32;
+static void put_stored_header(uint64_t raw_size, uint8_t *out) {
+    bool wide = raw_size >> 32;
     sqrl_store_le32(out, ZSTD_MAGIC);
     out[4] =
         wide ? 0xC0 : 0x80; /* content size in 8 or 4 bytes, no checksum, no dictionary */
@@ -54,15 +50,39 @@ static int zstd_store(const uint8_t *raw, size_t raw_size, uint8_t *out,
         sqrl_store_le64(out + 6, raw_size);
     else
         sqrl_store_le32(out + 6, (uint32_t)raw_size);
+}
+
+/* Bit 0: last block; bits 1 and 2: type 0, raw; then 21 bits of size. */
+static void put_stored_block(size_t n, bool last, uint8_t *out) {
+    uint32_t header = (uint32_t)n << 3 | last;
+    out[0] = (uint8_t)header;
+    out[1] = (uint8_t)(header >> 8);
+    out[2] = (uint8_t)(header >> 16);
+}
+
+static void stored_framing(uint64_t raw_size, uint8_t *out) {
+    put_stored_header(raw_size, out);
+    out += stored_header_size(raw_size);
+    uint64_t left = raw_size;
+    do {
+        size_t n = (size_t)SQRL_MIN(left, (uint64_t)BLOCK);
+        put_stored_block(n, n == left, out);
+        out += 3;
+        left -= n;
+    } while (left > 0);
+}
+
+static int zstd_store(const uint8_t *raw, size_t raw_size, uint8_t *out,
+                      size_t out_capacity, size_t *out_size, struct sqrl_error *err) {
+    *out_size = 0;
+    if (stored_size(raw_size) > out_capacity)
+        return sqrl_codec_no_room("zstd", out_capacity, err);
+    put_stored_header(raw_size, out);
     uint8_t *at = out + stored_header_size(raw_size);
     size_t left = raw_size;
     do {
         size_t n = SQRL_MIN(left, BLOCK);
-        /* Bit 0: last block; bits 1 and 2: type 0, raw; then 21 bits of size. */
-        uint32_t header = (uint32_t)n << 3 | (n == left);
-        at[0] = (uint8_t)header;
-        at[1] = (uint8_t)(header >> 8);
-        at[2] = (uint8_t)(header >> 16);
+        put_stored_block(n, n == left, at);
         if (n > 0)
             memcpy(at + 3, raw + (raw_size - left), n);
         at += 3 + n;
@@ -313,4 +333,5 @@ const struct sqrl_codec_ops sqrl_codec_zstd = {
     .library = "zstd " ZSTD_VERSION_STRING,
     .stored_size = stored_size,
     .stored_piece = stored_piece,
+    .stored_framing = stored_framing,
 };

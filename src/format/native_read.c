@@ -63,16 +63,16 @@ static int load_compressed(struct native_reader *reader, const struct native_blo
     return rc;
 }
 
-/* Pieces that fit on the stack: blocks up to 4 MiB. */
-enum { FEW_PIECES = 32 };
+/* Pieces and framing that fit on the stack: blocks up to 4 MiB. */
+enum { FEW_PIECES = 32, FEW_FRAMING = 512 };
 
 /* The batched read of a stored block: framing, piece, framing, piece ... [framing]. */
 struct stored_plan {
     struct sqrl_range *ranges;
-    size_t count;
-    uint8_t *framing;
+    size_t count, framing_size;
+    uint8_t *framing; /* as read; behind it, as it must be */
     struct sqrl_range few[2 * FEW_PIECES + 1];
-    uint8_t few_framing[1024];
+    uint8_t few_framing[2 * FEW_FRAMING];
 };
 
 static void plan_add(struct stored_plan *plan, uint64_t offset, uint64_t size,
@@ -91,9 +91,10 @@ static int plan_make(const struct sqrl_codec_ops *codec, const struct native_blo
     plan->count = 0;
     plan->ranges = plan->few;
     plan->framing = plan->few_framing;
-    if (pieces > FEW_PIECES || framing > sizeof plan->few_framing) {
+    plan->framing_size = framing;
+    if (pieces > FEW_PIECES || framing > FEW_FRAMING) {
         size_t table = (2 * pieces + 1) * sizeof *plan->ranges;
-        plan->ranges = sqrl_malloc(table + framing, "ranges to read", err);
+        plan->ranges = sqrl_malloc(table + 2 * framing, "ranges to read", err);
         if (!plan->ranges)
             return SQRL_E_NO_MEMORY;
         plan->framing = (uint8_t *)plan->ranges + table;
@@ -110,8 +111,8 @@ static int plan_make(const struct sqrl_codec_ops *codec, const struct native_blo
     return SQRL_OK;
 }
 
-static int plan_check(const struct stored_plan *plan, const struct native_block *block,
-                      struct sqrl_error *err) {
+static int plan_check(const struct stored_plan *plan, const struct sqrl_codec_ops *codec,
+                      const struct native_block *block, struct sqrl_error *err) {
     struct sqrl_xxh3_state state;
     sqrl_xxh3_init(&state);
     for (size_t i = 0; i < plan->count; i++) {
@@ -126,6 +127,13 @@ static int plan_check(const struct stored_plan *plan, const struct native_block 
     }
     if (sqrl_xxh3_digest(&state) != block->checksum)
         return checksum_differs(block, err);
+    uint8_t *expected = plan->framing + plan->framing_size;
+    codec->stored_framing(block->raw, expected);
+    if (memcmp(plan->framing, expected, plan->framing_size) != 0)
+        return sqrl_error_set(err, SQRL_E_CORRUPT,
+                              "the frame at offset %llu is no stored one, as the footer "
+                              "says: the file was written by a faulty program",
+                              LLU(block->offset));
     return SQRL_OK;
 }
 
@@ -138,7 +146,7 @@ static int load_stored(struct native_reader *reader, const struct native_block *
         return rc;
     rc = sqrl_file_read(reader->file, plan.ranges, plan.count, cancel, err);
     if (rc == SQRL_OK)
-        rc = plan_check(&plan, block, err);
+        rc = plan_check(&plan, reader->tail.codec, block, err);
     if (plan.ranges != plan.few)
         free(plan.ranges);
     return rc;
@@ -150,9 +158,9 @@ static int load_bytes(struct native_reader *reader, const struct native_block *f
     int rc = sqrl_buffer_new(reader->context, (size_t)from->raw, &block->bytes, err);
     if (rc)
         return rc;
-    bool pieces = (from->flags & NATIVE_STORED) && reader->tail.codec->stored_piece;
-    rc = pieces ? load_stored(reader, from, cancel, block->bytes, err)
-                : load_compressed(reader, from, cancel, block->bytes, err);
+    rc = from->flags & NATIVE_STORED
+             ? load_stored(reader, from, cancel, block->bytes, err)
+             : load_compressed(reader, from, cancel, block->bytes, err);
     if (rc)
         return rc;
     block->bytes->size = (size_t)from->raw;

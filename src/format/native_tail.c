@@ -102,7 +102,7 @@ static int check_block(const struct native_tail *tail, uint64_t i, uint64_t offs
     if (block->samples == 0 || block->samples > block->raw)
         return block_bad(err, i, "its count is not possible");
     if ((block->flags & NATIVE_STORED) &&
-        (!tail->codec->stored_size ||
+        (!tail->codec->stored_framing ||
          tail->codec->stored_size(block->raw) != block->stored))
         return block_bad(err, i, "its size is not that of a stored frame");
     return SQRL_OK;

@@ -204,14 +204,25 @@ static void check_stored(const struct sqrl_codec_ops *codec) {
         assert_true(size == total);
         check_frame(codec, out, size, raw, n);
         struct sqrl_stored_piece piece;
+        uint8_t *framing = malloc(total - n + 1);
+        size_t framed = 0;
+        assert_non_null(framing);
+        if (codec->stored_framing)
+            codec->stored_framing(n, framing);
         for (uint64_t k = 0; codec->stored_piece(n, k, &piece); k++) {
             assert_true(piece.raw_offset == covered && piece.size > 0);
+            if (codec->stored_framing)
+                assert_memory_equal(framing + framed, out + end, piece.offset - end);
+            framed += piece.offset - end;
             assert_true(piece.offset >= end && piece.offset + piece.size <= total);
             assert_memory_equal(out + piece.offset, raw + covered, piece.size);
             covered += piece.size;
             end = piece.offset + piece.size;
         }
-        assert_true(covered == n);
+        assert_true(covered == n && framed + (total - end) == total - n);
+        if (codec->stored_framing)
+            assert_memory_equal(framing + framed, out + end, total - end);
+        free(framing);
         free(raw);
         free(out);
     }

@@ -288,6 +288,22 @@ static void test_lying_flags(void **state) {
     sqrl_bytes_reset(&b);
 }
 
+/* A stored frame whose framing differs, with the checksum made right: what zstd decodes
+ * and what is read straight to its place would differ. */
+static void test_lying_framing(void **state) {
+    struct sqrl_error err = {0};
+    for (size_t i = 0; i < 13; i++) {
+        struct sqrl_bytes b = copy_of(&shards[1]);
+        uint64_t size = sqrl_load_le64(record(&b, 0) + 8);
+        b.data[i] ^= 8;
+        sqrl_store_le64(record(&b, 0) + 32, sqrl_xxh3(b.data, size));
+        seal(&b);
+        assert_int_equal(try_bytes(b.data, b.size, false, &err), SQRL_E_CORRUPT);
+        assert_string_equal(err.where, "block 0");
+        sqrl_bytes_reset(&b);
+    }
+}
+
 /* Every byte of footer and trailer, any value, sealed: no crash, no harm. */
 static void test_any_footer(void **state) {
     struct sqrl_error err = {0};
@@ -395,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_lying_table),
         cmocka_unit_test(test_lying_together),
         cmocka_unit_test(test_lying_flags),
+        cmocka_unit_test(test_lying_framing),
         cmocka_unit_test(test_any_footer),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_failing_reads),
