@@ -94,7 +94,8 @@ static void copy_bytes(void *to, const void *from, size_t size) {
         memcpy(to, from, size);
         return;
     }
-    Py_BEGIN_ALLOW_THREADS memcpy(to, from, size);
+    Py_BEGIN_ALLOW_THREADS
+    memcpy(to, from, size);
     Py_END_ALLOW_THREADS
 }
 

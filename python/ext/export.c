@@ -80,8 +80,10 @@ PyObject *ext_arrow_plan(struct ext_state *state, struct sqrl_plan *plan) {
     int rc;
     if (stream == NULL)
         return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_arrow_export_plan(plan, stream, &err);
-    Py_END_ALLOW_THREADS if (rc != SQRL_OK) {
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_arrow_export_plan(plan, stream, &err);
+    Py_END_ALLOW_THREADS
+    if (rc != SQRL_OK) {
         free(stream);
         return ext_raise(state, &err);
     }

@@ -62,8 +62,11 @@ static int core_open(struct ext_state *state, struct core *core, struct sqrl_pla
     core->fork = state->forks;
     core->plan = sqrl_plan_ref(plan);
     core->source = sqrl_plan_get_source(plan);
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_iterator_open(plan, &core->iterator, &err);
-    Py_END_ALLOW_THREADS if (rc == SQRL_OK) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_iterator_open(plan, &core->iterator, &err);
+    Py_END_ALLOW_THREADS
+    if (rc == SQRL_OK)
+        return 0;
     core->closed = true;
     ext_raise(state, &err);
     return -1;
@@ -73,7 +76,8 @@ static void core_shut(struct core *core) {
     struct sqrl_iterator *iterator = core->iterator;
     core->iterator = NULL;
     core->closed = true;
-    Py_BEGIN_ALLOW_THREADS sqrl_iterator_close(iterator);
+    Py_BEGIN_ALLOW_THREADS
+    sqrl_iterator_close(iterator);
     Py_END_ALLOW_THREADS
 }
 
@@ -104,10 +108,11 @@ static int core_enter(struct ext_state *state, struct core *core) {
     }
     int taken = PyThread_acquire_lock(core->lock, NOWAIT_LOCK);
     while (!taken) {
-        Py_BEGIN_ALLOW_THREADS taken =
-            PyThread_acquire_lock_timed(core->lock, WAIT_SLICE_NS / 1000, 0) ==
-            PY_LOCK_ACQUIRED;
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() < 0) {
+        Py_BEGIN_ALLOW_THREADS
+        taken = PyThread_acquire_lock_timed(core->lock, WAIT_SLICE_NS / 1000, 0) ==
+                PY_LOCK_ACQUIRED;
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() < 0) {
             if (taken)
                 PyThread_release_lock(core->lock);
             return -1;
@@ -131,8 +136,10 @@ static void core_leave(struct core *core) {
 int ext_wait(struct ext_state *state, struct sqrl_iterator *iterator) {
     for (;;) {
         bool ready;
-        Py_BEGIN_ALLOW_THREADS ready = sqrl_iterator_wait(iterator, WAIT_SLICE_NS);
-        Py_END_ALLOW_THREADS ext_log_drain(state);
+        Py_BEGIN_ALLOW_THREADS
+        ready = sqrl_iterator_wait(iterator, WAIT_SLICE_NS);
+        Py_END_ALLOW_THREADS
+        ext_log_drain(state);
         if (PyErr_CheckSignals() < 0)
             return -1;
         if (ready)
@@ -219,8 +226,10 @@ static int samples_pull(struct ext_state *state, struct samples *self) {
     int rc;
     if (ext_wait(state, self->core.iterator) < 0)
         return -1;
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_iterator_next_run(self->core.iterator, &run, &err);
-    Py_END_ALLOW_THREADS ext_log_drain(state);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_iterator_next_run(self->core.iterator, &run, &err);
+    Py_END_ALLOW_THREADS
+    ext_log_drain(state);
     if (self->core.closed) { /* closed meanwhile by another thread */
         sqrl_run_release(run);
         return 0;
@@ -343,9 +352,10 @@ static int batches_pull(struct ext_state *state, struct batches *self,
     int rc;
     if (ext_wait(state, self->core.iterator) < 0)
         return -1;
-    Py_BEGIN_ALLOW_THREADS rc =
-        sqrl_iterator_next_batch(self->core.iterator, batch, &err);
-    Py_END_ALLOW_THREADS ext_log_drain(state);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_iterator_next_batch(self->core.iterator, batch, &err);
+    Py_END_ALLOW_THREADS
+    ext_log_drain(state);
     if (self->core.closed) {
         sqrl_batch_unref(*batch);
         *batch = NULL;

@@ -25,9 +25,10 @@ static PyObject *native_open(PyObject *module, PyObject *args) {
         Py_DECREF(path);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS rc =
-        sqrl_open(context, url, &settings.settings, &source, &err);
-    Py_END_ALLOW_THREADS ext_log_drain(state);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_open(context, url, &settings.settings, &source, &err);
+    Py_END_ALLOW_THREADS
+    ext_log_drain(state);
     ext_settings_reset(&settings);
     Py_DECREF(path);
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_source_new(state, source);
@@ -47,8 +48,10 @@ static PyObject *native_open_catalog(PyObject *module, PyObject *arg) {
         Py_DECREF(path);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_catalog_open(context, reference, &source, &err);
-    Py_END_ALLOW_THREADS Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_catalog_open(context, reference, &source, &err);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_source_new(state, source);
 }
 
@@ -89,9 +92,11 @@ static PyObject *native_commit(PyObject *module, PyObject *args) {
         Py_DECREF(path);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_pack_commit(context, destination, texts, count,
-                                                 overwrite != 0, &report, &err);
-    Py_END_ALLOW_THREADS free(texts);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_pack_commit(context, destination, texts, count, overwrite != 0, &report,
+                          &err);
+    Py_END_ALLOW_THREADS
+    free(texts);
     Py_DECREF(path);
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_report(&report);
 }

@@ -50,9 +50,11 @@ static int packer_open(struct ext_state *state, struct packer *self,
     int rc;
     if (context == NULL)
         return -1;
-    Py_BEGIN_ALLOW_THREADS rc =
-        sqrl_packer_open(context, destination, options, &self->packer, &err);
-    Py_END_ALLOW_THREADS if (rc == SQRL_OK) return 0;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_packer_open(context, destination, options, &self->packer, &err);
+    Py_END_ALLOW_THREADS
+    if (rc == SQRL_OK)
+        return 0;
     self->packer = NULL;
     ext_raise(state, &err);
     return -1;
@@ -102,7 +104,8 @@ static void packer_drop(struct packer *self) {
     self->packer = NULL;
     if (packer == NULL)
         return;
-    Py_BEGIN_ALLOW_THREADS sqrl_packer_abandon(packer);
+    Py_BEGIN_ALLOW_THREADS
+    sqrl_packer_abandon(packer);
     Py_END_ALLOW_THREADS
 }
 
@@ -129,8 +132,10 @@ static PyObject *packer_finish(PyObject *op, PyObject *unused) {
     struct sqrl_packer *packer = self->packer;
     int rc;
     self->packer = NULL; /* finish frees it, also on failure */
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_packer_finish(packer, &report, &err);
-    Py_END_ALLOW_THREADS ext_log_drain(state);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_packer_finish(packer, &report, &err);
+    Py_END_ALLOW_THREADS
+    ext_log_drain(state);
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_report(&report);
 }
 
@@ -147,8 +152,10 @@ static int packer_accept(struct ext_state *state, struct packer *self) {
         (self->samples_per_shard != 0 && self->in_shard + 1 >= self->samples_per_shard);
     if (full) {
         self->busy = true;
-        Py_BEGIN_ALLOW_THREADS rc = sqrl_packer_accept(self->packer, &err);
-        Py_END_ALLOW_THREADS self->busy = false;
+        Py_BEGIN_ALLOW_THREADS
+        rc = sqrl_packer_accept(self->packer, &err);
+        Py_END_ALLOW_THREADS
+        self->busy = false;
         self->in_shard = self->samples_per_shard != 0
                              ? (self->in_shard + 1) % self->samples_per_shard
                              : 0;
@@ -333,13 +340,15 @@ static int plan_step(struct ext_state *state, struct packer *self, struct sqrl_p
     uint32_t count = 0;
     if (ext_wait(state, iterator) < 0)
         return -1;
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_iterator_next_run(iterator, &run, &err);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_iterator_next_run(iterator, &run, &err);
     if (rc == SQRL_OK && run != NULL) {
         count = run->count;
         rc = append_run(self->packer, sqrl_plan_projection(plan), run, &err);
         sqrl_run_release(run);
     }
-    Py_END_ALLOW_THREADS if (rc != SQRL_OK) {
+    Py_END_ALLOW_THREADS
+    if (rc != SQRL_OK) {
         ext_raise(state, &err);
         return -1;
     }
@@ -370,10 +379,10 @@ static PyObject *packer_extend_plan(PyObject *op, PyObject *args) {
             rc = -1;
     }
     self->busy = false;
-    Py_BEGIN_ALLOW_THREADS sqrl_iterator_close(iterator);
-    Py_END_ALLOW_THREADS return rc < 0
-        ? NULL
-        : PyLong_FromUnsignedLongLong(self->accepted - before);
+    Py_BEGIN_ALLOW_THREADS
+    sqrl_iterator_close(iterator);
+    Py_END_ALLOW_THREADS
+    return rc < 0 ? NULL : PyLong_FromUnsignedLongLong(self->accepted - before);
 }
 
 static PyObject *packer_cut(PyObject *op, PyObject *unused) {
@@ -383,8 +392,10 @@ static PyObject *packer_cut(PyObject *op, PyObject *unused) {
     if (!packer_ready(self))
         return packer_closed(op);
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_packer_cut(self->packer, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_packer_cut(self->packer, &err);
+    Py_END_ALLOW_THREADS
+    self->busy = false;
     self->in_shard = 0;
     if (rc != SQRL_OK)
         return ext_raise(ext_state_of(op), &err);

@@ -26,10 +26,10 @@ static void plan_dealloc(PyObject *self) {
 }
 
 /* What every verb ends with. */
-static PyObject *plan_result(PyObject *self, int rc, struct sqrl_plan *plan,
+static PyObject *plan_result(PyObject *self, int rc, struct sqrl_plan **plan,
                              const struct sqrl_error *err) {
     struct ext_state *state = ext_state_of(self);
-    return rc != SQRL_OK ? ext_raise(state, err) : ext_plan_new(state, plan);
+    return rc != SQRL_OK ? ext_raise(state, err) : ext_plan_new(state, *plan);
 }
 
 static PyObject *plan_filter(PyObject *self, PyObject *arg) {
@@ -39,7 +39,7 @@ static PyObject *plan_filter(PyObject *self, PyObject *arg) {
     const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
     if (text == NULL)
         return NULL;
-    return plan_result(self, sqrl_plan_filter(ext_plan_get(self), text, &out, &err), out,
+    return plan_result(self, sqrl_plan_filter(ext_plan_get(self), text, &out, &err), &out,
                        &err);
 }
 
@@ -82,7 +82,7 @@ static PyObject *plan_names(PyObject *self, PyObject *arg, bool keep) {
     int rc = keep ? sqrl_plan_select(plan, names, count, &out, &err)
                   : sqrl_plan_drop(plan, names, count, &out, &err);
     free(names);
-    return plan_result(self, rc, out, &err);
+    return plan_result(self, rc, &out, &err);
 }
 
 static PyObject *plan_select(PyObject *self, PyObject *arg) {
@@ -106,7 +106,7 @@ static PyObject *plan_rename(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "as many new names as old ones are needed");
     else if (new != NULL)
         result = plan_result(
-            self, sqrl_plan_rename(ext_plan_get(self), old, new, count, &out, &err), out,
+            self, sqrl_plan_rename(ext_plan_get(self), old, new, count, &out, &err), &out,
             &err);
     free(new);
     free(old);
@@ -123,7 +123,7 @@ static PyObject *plan_shuffle_all(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KK:shuffle_all", &seed, &window))
         return NULL;
     return plan_result(
-        self, sqrl_plan_shuffle_all(ext_plan_get(self), seed, window, &out, &err), out,
+        self, sqrl_plan_shuffle_all(ext_plan_get(self), seed, window, &out, &err), &out,
         &err);
 }
 
@@ -136,7 +136,7 @@ static PyObject *plan_number(PyObject *self, PyObject *arg, number_verb verb) {
     unsigned long long n = PyLong_AsUnsignedLongLong(arg);
     if (n == (unsigned long long)-1 && PyErr_Occurred() != NULL)
         return NULL;
-    return plan_result(self, verb(ext_plan_get(self), n, &out, &err), out, &err);
+    return plan_result(self, verb(ext_plan_get(self), n, &out, &err), &out, &err);
 }
 
 static PyObject *plan_take(PyObject *self, PyObject *arg) {
@@ -189,7 +189,7 @@ static PyObject *plan_batch(PyObject *self, PyObject *args, PyObject *kwargs) {
     int drop = 0;
     const char *ragged = "offsets";
     PyObject *boundaries = Py_None, *declared = Py_None;
-    uint64_t *boundary;
+    uint64_t *boundary = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KpsdzOKKO:batch", keys, &batch_size,
                                      &drop, &ragged, &options.pad_value,
                                      &options.length_field, &boundaries, &max_tokens,
@@ -220,7 +220,7 @@ static PyObject *plan_batch(PyObject *self, PyObject *args, PyObject *kwargs) {
     int rc = sqrl_plan_batch(ext_plan_get(self), &options, &out, &err);
     free(boundary);
     ext_settings_reset(&fields);
-    return plan_result(self, rc, out, &err);
+    return plan_result(self, rc, &out, &err);
 }
 
 /* --- looking and running
@@ -230,8 +230,11 @@ static PyObject *plan_count(PyObject *self, PyObject *unused) {
     uint64_t count = 0;
     struct sqrl_error err;
     int rc;
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_plan_count(ext_plan_get(self), &count, &err);
-    Py_END_ALLOW_THREADS if (rc != SQRL_OK) return ext_raise(ext_state_of(self), &err);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_plan_count(ext_plan_get(self), &count, &err);
+    Py_END_ALLOW_THREADS
+    if (rc != SQRL_OK)
+        return ext_raise(ext_state_of(self), &err);
     if (count == SQRL_UNKNOWN)
         Py_RETURN_NONE;
     return PyLong_FromUnsignedLongLong(count);

@@ -90,8 +90,11 @@ static PyObject *source_schema(PyObject *self, PyObject *unused) {
     const struct sqrl_schema *schema = NULL;
     struct sqrl_error err;
     int rc;
-    Py_BEGIN_ALLOW_THREADS rc = sqrl_source_schema(source_get(self), &schema, &err);
-    Py_END_ALLOW_THREADS if (rc != SQRL_OK) return ext_raise(ext_state_of(self), &err);
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_source_schema(source_get(self), &schema, &err);
+    Py_END_ALLOW_THREADS
+    if (rc != SQRL_OK)
+        return ext_raise(ext_state_of(self), &err);
     if (schema == NULL)
         Py_RETURN_NONE;
     PyObject *fields = PyList_New(0);

@@ -258,8 +258,14 @@ class Batch(dict):  # type: ignore[type-arg]
                     return Column._of_slot(self._slot, i)
         return Column.of_arrays("dense", name, self._rows, value, valid=self.valid.get(name))
 
+    def to_arrow(self) -> Any:
+        """The batch as a pyarrow.RecordBatch that shares its memory."""
+        import pyarrow as pa  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        return pa.record_batch(_Exporter(self))  # a dict would be converted column by column
+
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The batch as an Arrow struct array (pyarrow.record_batch(batch)), without a copy."""
+        """The batch as an Arrow struct array, without a copy."""
         if self._slot is None:
             raise TypeError("this batch was made in Python: only native batches export to Arrow")
         return self._slot.arrow(-1)
@@ -267,3 +273,10 @@ class Batch(dict):  # type: ignore[type-arg]
     def __reduce__(self) -> tuple[Any, ...]:
         args = (dict(self), self._rows, self.valid, self.shapes, self.places)
         return Batch.of_columns, args
+
+
+class _Exporter:
+    """Only what the Arrow interface asks for."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.__arrow_c_array__ = batch.__arrow_c_array__

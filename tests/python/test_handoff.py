@@ -34,7 +34,7 @@ def address(array: np.ndarray) -> int:
 
 def test_arrow_record_batch(batch: squirrel.Batch) -> None:
     pa = pytest.importorskip("pyarrow")
-    record = pa.record_batch(batch)
+    record = batch.to_arrow()
     record.validate(full=True)
     assert record.num_rows == 4 and record.schema.names == list(batch)
     kinds = {f.name: f.type for f in record.schema}
@@ -57,7 +57,7 @@ def test_arrow_record_batch(batch: squirrel.Batch) -> None:
 
 def test_arrow_shares_the_memory(batch: squirrel.Batch) -> None:
     pa = pytest.importorskip("pyarrow")
-    record = pa.record_batch(batch)
+    record = batch.to_arrow()
     assert record.column("i").buffers()[1].address == address(batch["i"])
     assert record.column("s").buffers()[2].address == address(batch["s"].data)
 
@@ -72,7 +72,7 @@ def test_arrow_columns(batch: squirrel.Batch) -> None:
 
 def test_arrow_outlives_the_batch(images: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    record = pa.record_batch(next(iter(squirrel.open(images).batch(500))))
+    record = next(iter(squirrel.open(images).batch(500))).to_arrow()
     gc.collect()
     for _ in squirrel.open(images).batch(500):
         pass
@@ -95,8 +95,12 @@ def test_arrow_stream(images: Path) -> None:
 
 def test_arrow_stream_reports_errors(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    squirrel.pack([{"x": 1}] * 5 + [{"x": "text"}], tmp_path / "d")
-    with pytest.raises((pa.ArrowException, OSError), match='"x"'):
+    squirrel.pack(image_samples(600), tmp_path / "d", block_bytes=20_000, codec="none")
+    (shard,) = (tmp_path / "d").glob("*.sqrl")
+    raw = bytearray(shard.read_bytes())
+    raw[len(raw) // 2] ^= 0x55
+    shard.write_bytes(raw)
+    with pytest.raises((pa.ArrowException, OSError), match=shard.name):
         pa.table(squirrel.open(tmp_path / "d").batch(10))
 
 
@@ -104,7 +108,7 @@ def test_padded_columns_bring_their_shapes(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     squirrel.pack([{"x": [1]}, {"x": [2, 3]}], tmp_path / "d")
     (batch,) = squirrel.open(tmp_path / "d").batch(2, ragged="pad")
-    record = pa.record_batch(batch)
+    record = batch.to_arrow()
     assert record.column("x").to_pylist() == [[1, 0], [2, 3]]
     assert record.column("x.shape").to_pylist() == [[1], [2]]
 
@@ -177,5 +181,5 @@ def test_buffer_protocol(batch: squirrel.Batch) -> None:
 def test_image_batches_are_what_was_packed(images: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     wanted = np.stack([s["image"] for s in image_samples(2000)[:64]])
-    record = pa.record_batch(next(iter(squirrel.open(images).batch(64))))
+    record = next(iter(squirrel.open(images).batch(64))).to_arrow()
     assert np.array_equal(record.column("image").to_numpy_ndarray(), wanted)

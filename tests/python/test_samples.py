@@ -115,8 +115,8 @@ def test_errors_name_the_file_and_are_built_in_ones(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="missing") as caught:
         squirrel.open(tmp_path / "missing")
     assert isinstance(caught.value, squirrel.Error) and caught.value.code == "not_found"
-    with pytest.raises(ValueError):
-        squirrel.open(tmp_path)  # an empty directory
+    with pytest.raises(FileNotFoundError, match="no data files"):
+        squirrel.open(tmp_path)
     bad = tmp_path / "noise.bin"
     bad.write_bytes(os.urandom(1000))
     with pytest.raises(squirrel.DataError, match="noise.bin"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import weakref
 from collections import deque
 
 from squirrel import _native
@@ -78,7 +79,8 @@ class ParallelMap(_Stage):
 
     def _start(self, run: Run) -> Iterator[Any]:
         results = self._results(run)
-        run.closers.append(results.close)
+        # The generator holds the run: a weak way back, or an abandoned one would not end.
+        run.closers.append(functools.partial(_close, weakref.ref(results)))
         return _native.Guard(results, functools.partial(_pass_on, self), run.close)
 
     def _results(self, run: Run) -> Any:
@@ -177,6 +179,12 @@ class ParallelMap(_Stage):
                     "callable at the top of a module"
                 )
             raise
+
+
+def _close(results: weakref.ref[Any]) -> None:
+    generator = results()
+    if generator is not None:
+        generator.close()
 
 
 def _pass_on(stage: ParallelMap, error: BaseException) -> None:
