@@ -222,11 +222,46 @@ static void test_disagreements(void **state) {
     sqrl_source_unref(source);
     assert_int_equal(sqrl_fs_remove(fs, at("dis/a.sqrl"), NULL), 0);
     check_disagreement("dis", SQRL_E_NOT_FOUND, "a.sqrl");
-    /* What `squirrel index` does: a commit of what is there. */
-    const char *now[] = {"b.sqrl"};
-    assert_int_equal(sqrl_commit_write(context, fs, at("dis"), now, 1, true, NULL, NULL),
-                     0);
+    struct sqrl_pack_report report;
+    make_shard("dis/stray.sqrl", 7, 7);
+    assert_int_equal(sqrl_pack_index(context, at("dis"), false, &report, &err), 0);
+    assert_int_equal(report.shards, 1);
     check_ids("dis", (const uint64_t[]){60, 61}, 2);
+    assert_int_equal(sqrl_pack_index(context, at("dis"), true, &report, &err), 0);
+    assert_int_equal(report.shards, 2);
+    check_ids("dis", (const uint64_t[]){60, 61, 7, 7}, 4);
+}
+
+/* A commit that is damaged: said so, and made anew from all shards. */
+static void test_damaged_commit(void **state) {
+    make_directory("dam");
+    make_shard("dam/b.sqrl", 0, 60);
+    make_shard("dam/a.sqrl", 60, 60);
+    const char *names[] = {"b.sqrl", "a.sqrl"};
+    assert_int_equal(
+        sqrl_commit_write(context, fs, at("dam"), names, 2, false, NULL, NULL), 0);
+    struct sqrl_commits commits;
+    assert_int_equal(sqrl_commits_read(context, fs, at("dam"), &commits, NULL), 0);
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s.idx", at("dam/_sqrl"), commits.items[0].id);
+    sqrl_commits_reset(&commits);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 60, SEEK_SET), 0);
+    assert_int_equal(fputc(0, file), 0);
+    fclose(file);
+    struct sqrl_source *source;
+    struct sqrl_error err = {0};
+    assert_int_equal(sqrl_open(context, at("dam"), &none, &source, &err), SQRL_E_CORRUPT);
+    assert_non_null(strstr(err.where, ".idx"));
+    assert_non_null(strstr(err.message, "squirrel index"));
+    assert_int_equal(sqrl_pack_index(context, at("dam"), false, NULL, &err),
+                     SQRL_E_CORRUPT);
+    assert_int_equal(sqrl_pack_index(context, at("dam"), true, NULL, &err), 0);
+    check_ids("dam", (const uint64_t[]){60, 60, 0, 60}, 4); /* by name now */
+    make_directory("nothing");
+    assert_int_equal(sqrl_pack_index(context, at("nothing"), true, NULL, &err),
+                     SQRL_E_NOT_FOUND);
 }
 
 static void test_pack_commit(void **state) {
@@ -276,8 +311,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),          cmocka_unit_test(test_golden_needs),
         cmocka_unit_test(test_without_commits), cmocka_unit_test(test_with_commits),
-        cmocka_unit_test(test_disagreements),   cmocka_unit_test(test_pack_commit),
-        cmocka_unit_test(test_one_file),
+        cmocka_unit_test(test_disagreements),   cmocka_unit_test(test_damaged_commit),
+        cmocka_unit_test(test_pack_commit),     cmocka_unit_test(test_one_file),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
