@@ -54,7 +54,7 @@ struct cli_command {
 extern const struct cli_command *const cli_commands[]; /* ends with NULL */
 
 extern const struct cli_command cli_pack, cli_convert, cli_info, cli_ls, cli_head,
-    cli_cat, cli_verify, cli_bench, cli_doctor, cli_completion;
+    cli_cat, cli_verify, cli_index, cli_bench, cli_doctor, cli_completion;
 
 /* The value of an option, NULL when it was not given ("" for a flag that was). */
 const char *cli_value(const struct cli_args *args, const char *name);

@@ -1,0 +1,41 @@
+/* index: a new commit of a native directory's shards, where it and its commits disagree.
+ */
+#include "cli.h"
+
+static int run_index(struct cli_args *args) {
+    struct sqrl_error err = {0};
+    struct sqrl_pack_report report;
+    bool all = cli_value(args, "all") != NULL;
+    if (sqrl_pack_index(args->context, args->word[0], all, &report, &err))
+        return cli_fail(args, &err);
+    if (args->json) {
+        struct sqrl_bytes line = {0};
+        cli_put_map(&line, 4);
+        cli_put_number(&line, "shards", report.shards);
+        cli_put_number(&line, "blocks", report.blocks);
+        cli_put_number(&line, "samples", report.samples);
+        cli_put_number(&line, "file_bytes", report.file_bytes);
+        cli_print_json(&line);
+        sqrl_bytes_reset(&line);
+    } else {
+        char size[32];
+        printf("%s: %llu samples in %llu shards, %s\n", args->word[0],
+               (unsigned long long)report.samples, (unsigned long long)report.shards,
+               cli_size_text(report.file_bytes, size));
+    }
+    return EXIT_DONE;
+}
+
+static const struct cli_option index_options[] = {
+    {"all", 0, NULL, "all shards in the directory, not only those that commits name"},
+    {0}};
+
+const struct cli_command cli_index = {
+    "index",
+    "DIRECTORY",
+    "commit a native directory's shards anew, as they are now",
+    index_options,
+    1,
+    1,
+    CLI_READS,
+    run_index};
