@@ -29,8 +29,7 @@ static PyObject *none(void) {
     return Py_None;
 }
 
-/* --- arrays
- * ---------------------------------------------------------------------------------- */
+/* --- arrays --- */
 
 static PyObject *data_array(struct ext_state *state, PyObject *slot,
                             const struct sqrl_batch *b,
@@ -116,8 +115,7 @@ PyObject *ext_batch_new(struct ext_state *state, struct sqrl_batch *batch) {
     return result;
 }
 
-/* --- methods
- * --------------------------------------------------------------------------------- */
+/* --- methods --- */
 
 static const struct sqrl_column *column_at(PyObject *self, unsigned long index) {
     struct sqrl_batch *batch = slot_get(self);

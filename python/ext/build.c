@@ -33,8 +33,7 @@ void ext_builder_reset(struct ext_builder *builder) {
     Py_CLEAR(builder->pin);
 }
 
-/* --- keys
- * ------------------------------------------------------------------------------------ */
+/* --- keys --- */
 
 static unsigned key_slot(const uint8_t *text, uint32_t size) {
     uint32_t h = size * 0x9e3779b1u;
@@ -72,8 +71,7 @@ static PyObject *key_object(struct ext_builder *builder, const uint8_t *text,
     return object;
 }
 
-/* --- arrays
- * ---------------------------------------------------------------------------------- */
+/* --- arrays --- */
 
 /* A new reference to the object that holds `block` for views. */
 static PyObject *pin_of(struct ext_builder *builder, struct sqrl_block *block) {
@@ -184,8 +182,7 @@ static PyObject *build_array(struct ext_builder *builder, const struct sqrl_node
     return descr == NULL ? NULL : array_of(builder, descr, &view, block);
 }
 
-/* --- leaves
- * ------------------------------------------------------------------------------------ */
+/* --- leaves --- */
 
 static PyObject *build_number(const struct sqrl_node *node, const uint8_t *bytes) {
     PyObject *text =
@@ -265,8 +262,7 @@ static PyObject *build_key(struct ext_builder *builder, const struct sqrl_node *
     return build_leaf(builder, nodes, at, bytes, block);
 }
 
-/* --- containers
- * ---------------------------------------------------------------------------------- */
+/* --- containers --- */
 
 /* Steals `container`. */
 static int push(struct ext_builder *builder, PyObject *container, uint32_t left,
@@ -367,9 +363,7 @@ fail:
     return NULL;
 }
 
-/* --- samples
- * ----------------------------------------------------------------------------------------
- */
+/* --- samples --- */
 
 static int set_field(struct ext_builder *builder, PyObject *dict, PyObject *key,
                      const struct sqrl_node *nodes, uint32_t node, const uint8_t *bytes,

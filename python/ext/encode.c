@@ -60,8 +60,7 @@ static void path_key(struct encoder *encoder, PyObject *key) {
     PyErr_Restore(type, value, traceback);
 }
 
-/* --- containers
- * -------------------------------------------------------------------------------- */
+/* --- containers --- */
 
 static int encode_exact_dict(struct encoder *encoder, PyObject *dict) {
     Py_ssize_t count = PyDict_Size(dict), seen = 0, at = 0;
@@ -137,9 +136,7 @@ static int encode_mapping(struct encoder *encoder, PyObject *mapping) {
     return rc;
 }
 
-/* --- NumPy
- * -------------------------------------------------------------------------------------
- */
+/* --- NumPy --- */
 
 /* The head of msgpack-numpy's map up to where the dtype's description goes. */
 static int put_numpy_head(struct encoder *encoder, bool array, size_t pairs) {
@@ -262,8 +259,7 @@ static int encode_scalar(struct encoder *encoder, PyObject *scalar) {
     return rc;
 }
 
-/* --- leaves
- * ------------------------------------------------------------------------------------ */
+/* --- leaves --- */
 
 static int encode_string(struct encoder *encoder, PyObject *text) {
     Py_ssize_t size;

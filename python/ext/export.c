@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-/* --- Arrow
- * ----------------------------------------------------------------------------------- */
+/* --- Arrow --- */
 
 static void schema_destroy(PyObject *capsule) {
     struct ArrowSchema *schema = PyCapsule_GetPointer(capsule, "arrow_schema");
@@ -95,8 +94,7 @@ PyObject *ext_arrow_plan(struct ext_state *state, struct sqrl_plan *plan) {
     return capsule;
 }
 
-/* --- DLPack
- * ---------------------------------------------------------------------------------- */
+/* --- DLPack --- */
 
 /* A consumer renames the capsule to "used_..." when it has taken the tensor over. */
 static void dlpack_destroy(PyObject *capsule) {

@@ -25,8 +25,7 @@
 
 #pragma GCC visibility push(hidden)
 
-/* --- module state
- * -------------------------------------------------------------------------- */
+/* --- module state --- */
 
 /* NumPy's C table and what is made from it once; see numpy.c. */
 struct ext_numpy {
@@ -77,16 +76,14 @@ PyObject *ext_support(struct ext_state *state);
 PyObject *ext_support_call(struct ext_state *state, const char *name, PyObject *a,
                            PyObject *b);
 
-/* --- errors (error.c)
- * ---------------------------------------------------------------------- */
+/* --- errors (error.c) --- */
 
 /* Raises the exception of err->code; always returns NULL. */
 PyObject *ext_raise(struct ext_state *state, const struct sqrl_error *err);
 PyObject *ext_raise_code(struct ext_state *state, int code, const char *text);
 int ext_errors_import(struct ext_state *state);
 
-/* --- log (log.c)
- * --------------------------------------------------------------------------- */
+/* --- log (log.c) --- */
 
 /* Lines are queued by library threads without the GIL and handed to
  * logging.getLogger("squirrel") on the main thread, or by ext_log_drain on the caller's.
@@ -96,8 +93,7 @@ void ext_log_sink(void *arg, enum sqrl_log_level level, const char *line);
 void ext_log_drain(struct ext_state *state);
 void ext_log_stop(struct ext_log *log);
 
-/* --- settings: a dict of options as sqrl_settings
- * ------------------------------------------ */
+/* --- settings: a dict of options as sqrl_settings --- */
 
 struct ext_settings {
     struct sqrl_settings settings;
@@ -108,8 +104,7 @@ struct ext_settings {
 int ext_settings_init(struct ext_settings *out, PyObject *options);
 void ext_settings_reset(struct ext_settings *settings);
 
-/* --- NumPy (numpy.c)
- * ----------------------------------------------------------------------- */
+/* --- NumPy (numpy.c) --- */
 
 /* Imports NumPy unless done; -1 with an exception. */
 int ext_numpy_need(struct ext_state *state);
@@ -147,8 +142,7 @@ PyObject *ext_array_contiguous(struct ext_state *state, PyObject *array);
  * `out`); SQRL_DTYPE_OTHER without a value for the others. */
 enum sqrl_dtype ext_scalar_look(struct ext_state *state, PyObject *scalar, void *out);
 
-/* --- building Python objects from tapes (build.c)
- * ------------------------------------------ */
+/* --- building Python objects from tapes (build.c) --- */
 
 #define EXT_KEYS 256
 
@@ -187,15 +181,13 @@ PyObject *ext_build_sample(struct ext_builder *builder, struct sqrl_block *block
 PyObject *ext_build_node(struct ext_builder *builder, const struct sqrl_node *nodes,
                          uint32_t node, const uint8_t *bytes, struct sqrl_block *block);
 
-/* --- encoding Python objects (encode.c)
- * ---------------------------------------------------- */
+/* --- encoding Python objects (encode.c) --- */
 
 /* Appends `object` as MessagePack; -1 with an exception that names the path to the value.
  */
 int ext_encode(struct ext_state *state, struct sqrl_bytes *out, PyObject *object);
 
-/* --- objects
- * ------------------------------------------------------------------------------- */
+/* --- objects --- */
 
 PyObject *ext_source_new(struct ext_state *state,
                          struct sqrl_source *source);                    /* steals */

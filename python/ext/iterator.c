@@ -48,8 +48,7 @@ struct batches {
     uint64_t delivered;
 };
 
-/* --- the core
- * -------------------------------------------------------------------------------- */
+/* --- the core --- */
 
 static int core_open(struct ext_state *state, struct core *core, struct sqrl_plan *plan) {
     struct sqrl_error err;
@@ -181,8 +180,7 @@ static PyObject *core_place(struct core *core, uint64_t delivered, uint64_t shar
                          (unsigned long long)sample);
 }
 
-/* --- samples
- * --------------------------------------------------------------------------------- */
+/* --- samples --- */
 
 static void run_drop(struct held_run *held) {
     if (held != NULL && --held->users == 0) {
@@ -327,8 +325,7 @@ static PyObject *samples_exit(PyObject *op, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* --- batches
- * --------------------------------------------------------------------------------- */
+/* --- batches --- */
 
 PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan) {
     struct batches *self = (struct batches *)ext_alloc(state->type[EXT_BATCHES]);
@@ -403,8 +400,7 @@ static PyObject *batches_delivered(PyObject *op, void *unused) {
     return PyLong_FromUnsignedLongLong(((struct batches *)op)->delivered);
 }
 
-/* --- types
- * ----------------------------------------------------------------------------------- */
+/* --- types --- */
 
 #define DOC_CLOSE "close($self, /)\n--\n\nEnds the run; what was handed out stays valid."
 #define DOC_PLACE                                                                        \

@@ -7,8 +7,7 @@ static struct ext_state *state_of(PyObject *module) {
     return PyModule_GetState(module);
 }
 
-/* --- opening
- * --------------------------------------------------------------------------------- */
+/* --- opening --- */
 
 static PyObject *native_open(PyObject *module, PyObject *args) {
     struct ext_state *state = state_of(module);
@@ -55,8 +54,7 @@ static PyObject *native_open_catalog(PyObject *module, PyObject *arg) {
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_source_new(state, source);
 }
 
-/* --- committing
- * ------------------------------------------------------------------------------ */
+/* --- committing --- */
 
 /* A sequence of str as C strings that live as long as the tuple; free() the array. */
 static const char **prefixes_of(PyObject *tuple, size_t *count) {
@@ -101,8 +99,7 @@ static PyObject *native_commit(PyObject *module, PyObject *args) {
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_report(&report);
 }
 
-/* --- single values
- * --------------------------------------------------------------------------- */
+/* --- single values --- */
 
 static PyObject *native_encode(PyObject *module, PyObject *object) {
     struct sqrl_bytes bytes = {0};
@@ -145,8 +142,7 @@ static PyObject *native_decode(PyObject *module, PyObject *object) {
     return result;
 }
 
-/* --- what there is
- * ----------------------------------------------------------------------------- */
+/* --- what there is --- */
 
 static PyObject *option_list(const struct sqrl_option *option) {
     static const char *const types[] = {"bool", "int", "float", "size", "text", "choice"};
@@ -240,9 +236,7 @@ static PyObject *native_configure(PyObject *module, PyObject *args, PyObject *kw
     Py_RETURN_NONE;
 }
 
-/* --- life
- * --------------------------------------------------------------------------------------
- */
+/* --- life --- */
 
 static PyObject *native_after_fork(PyObject *module, PyObject *unused) {
     state_of(module)->forks++;

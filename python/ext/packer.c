@@ -32,8 +32,7 @@ static bool packer_ready(struct packer *self) {
     return self->packer != NULL && !self->busy;
 }
 
-/* --- making and ending
- * ------------------------------------------------------------------------- */
+/* --- making and ending --- */
 
 PyObject *ext_report(const struct sqrl_pack_report *report) {
     return Py_BuildValue(
@@ -139,9 +138,7 @@ static PyObject *packer_finish(PyObject *op, PyObject *unused) {
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_report(&report);
 }
 
-/* --- adding
- * --------------------------------------------------------------------------------------
- */
+/* --- adding --- */
 
 /* Ends the sample that was just encoded. */
 static int packer_accept(struct ext_state *state, struct packer *self) {
@@ -280,8 +277,7 @@ static PyObject *packer_extend(PyObject *op, PyObject *args, PyObject *kwargs) {
     return rc < 0 ? NULL : PyLong_FromUnsignedLongLong(self->accepted - before);
 }
 
-/* --- a plan: samples never become Python objects
- * ------------------------------------------------- */
+/* --- a plan: samples never become Python objects --- */
 
 static int append_projected(struct sqrl_packer *packer,
                             const struct sqrl_projection *projection,

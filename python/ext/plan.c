@@ -43,8 +43,7 @@ static PyObject *plan_filter(PyObject *self, PyObject *arg) {
                        &err);
 }
 
-/* --- names
- * ----------------------------------------------------------------------------------- */
+/* --- names --- */
 
 /* A sequence of str as an array of UTF-8 texts; free() it. They live as long as the
  * tuple. */
@@ -113,8 +112,7 @@ static PyObject *plan_rename(PyObject *self, PyObject *args) {
     return result;
 }
 
-/* --- numbers
- * --------------------------------------------------------------------------------- */
+/* --- numbers --- */
 
 static PyObject *plan_shuffle_all(PyObject *self, PyObject *args) {
     struct sqrl_plan *out = NULL;
@@ -149,8 +147,7 @@ static PyObject *plan_prefetch(PyObject *self, PyObject *arg) {
     return plan_number(self, arg, sqrl_plan_prefetch);
 }
 
-/* --- batch
- * ----------------------------------------------------------------------------------- */
+/* --- batch --- */
 
 static int boundaries_of(PyObject *tuple, uint64_t **out, size_t *count) {
     *out = NULL;
@@ -223,8 +220,7 @@ static PyObject *plan_batch(PyObject *self, PyObject *args, PyObject *kwargs) {
     return plan_result(self, rc, &out, &err);
 }
 
-/* --- looking and running
- * --------------------------------------------------------------------- */
+/* --- looking and running --- */
 
 static PyObject *plan_count(PyObject *self, PyObject *unused) {
     uint64_t count = 0;

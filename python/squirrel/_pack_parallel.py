@@ -36,7 +36,7 @@ _REPORT = ("samples", "shards", "raw_bytes", "file_bytes")
 _SAY_SECONDS = 0.2
 
 
-# --- the journal ------------------------------------------------------------------------------------
+# --- the journal ---
 
 
 class _Journal:
@@ -119,7 +119,7 @@ def _text(item: Any) -> str:
     return type(item).__qualname__
 
 
-# --- the worker -------------------------------------------------------------------------------------
+# --- the worker ---
 
 
 def _worker(pipe: Any, function: Callable[[Any], Any], setup: dict[str, Any]) -> None:
@@ -208,7 +208,7 @@ def _portable(error: BaseException) -> BaseException:
         return RuntimeError(f"{type(error).__name__}: {error}\nin a worker process:\n{lines}")
 
 
-# --- the parent -------------------------------------------------------------------------------------
+# --- the parent ---
 
 
 class _Pool:

@@ -79,7 +79,7 @@ class Stream(Composable):
             _native_source=self._opened,
         )
 
-    # --- looking ------------------------------------------------------------------------------
+    # --- looking ---
 
     @property
     def driver(self) -> str:
@@ -126,7 +126,7 @@ class Stream(Composable):
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
         return self.__copy__()
 
-    # --- running ------------------------------------------------------------------------------
+    # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:
         iterator = self._plan.iterate()
@@ -154,7 +154,7 @@ class Stream(Composable):
             raise TypeError("an Arrow stream is made of batches: call batch() first")
         return self._plan.arrow_stream()
 
-    # --- native stages ------------------------------------------------------------------------
+    # --- native stages ---
 
     def filter(self, predicate: str | Callable[[Any], Any]) -> Composable:  # type: ignore[override]
         """Keeps samples for which the predicate holds.

@@ -64,8 +64,7 @@ int sqrl_arrow_export_batch(struct sqrl_batch *batch, struct ArrowSchema *schema
     return rc;
 }
 
-/* --- streams
- * --------------------------------------------------------------------------------- */
+/* --- streams --- */
 
 /* The schema comes from the first batch, which is kept for the first get_next. */
 struct stream {

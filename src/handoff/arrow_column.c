@@ -48,8 +48,7 @@ static uint64_t elements_of(const struct sqrl_column *column) {
     return n;
 }
 
-/* --- elements
- * -------------------------------------------------------------------------------- */
+/* --- elements --- */
 
 static int elements_schema(enum sqrl_dtype dtype, const char *name,
                            struct ArrowSchema *out, struct sqrl_error *err) {
@@ -85,8 +84,7 @@ static int elements_array(struct sqrl_batch *batch, enum sqrl_dtype dtype,
     return array_drop(out, rc);
 }
 
-/* --- fixed_size_list
- * --------------------------------------------------------------------------- */
+/* --- fixed_size_list --- */
 
 static int fixed_schema(const char *name, uint64_t items, enum sqrl_dtype dtype,
                         struct ArrowSchema *out, struct sqrl_error *err) {
@@ -126,8 +124,7 @@ static int tensor_metadata(const struct sqrl_column *column, struct ArrowSchema 
     return sqrl_arrow_schema_metadata(out, pairs, err);
 }
 
-/* --- large_list
- * --------------------------------------------------------------------------------- */
+/* --- large_list --- */
 
 static int list_schema(const char *name, enum sqrl_dtype dtype, struct ArrowSchema *out,
                        struct sqrl_error *err) {
@@ -176,9 +173,7 @@ static int ragged_array(struct sqrl_batch *batch, const struct sqrl_column *colu
     return array_drop(out, rc);
 }
 
-/* --- columns
- * --------------------------------------------------------------------------------------
- */
+/* --- columns --- */
 
 int sqrl_arrow_column_schema(const struct sqrl_column *column, struct ArrowSchema *out,
                              struct sqrl_error *err) {

@@ -78,7 +78,7 @@ class Composable:
     def __init__(self, source: Iterable[Any] | Callable[..., Any] | None = None) -> None:
         self.source: Any = source
 
-    # --- running ------------------------------------------------------------------------------
+    # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:
         """The iterator of one pass. Subclasses outside of this package define __iter__."""
@@ -103,7 +103,7 @@ class Composable:
         for _ in self:
             pass
 
-    # --- building -----------------------------------------------------------------------------
+    # --- building ---
 
     def source_(self: C, source: Iterable[Any] | Callable[..., Any]) -> C:
         """Sets the source and returns the stream itself."""
@@ -228,7 +228,7 @@ class Composable:
         return _Applied(self, _tqdm, (), kw)
 
 
-# --- stages ---------------------------------------------------------------------------------------
+# --- stages ---
 
 
 class _Stage(Composable):
@@ -422,7 +422,7 @@ class _Loop(_Stage):
         return itertools.chain.from_iterable(self._upstream(run) for _ in passes)
 
 
-# --- what stages call -----------------------------------------------------------------------------
+# --- what stages call ---
 
 
 def _select(sample: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
