@@ -55,14 +55,15 @@ static void emit(struct sqrl_assign *a, struct sqrl_output *o) {
     a->emitted_bytes += o->bytes;
 }
 
-static int emit_run(struct sqrl_assign *a) {
+static int emit_run(struct sqrl_iterator *it) {
+    struct sqrl_assign *a = &it->assign;
     struct sqrl_output *o = a->open[0];
     if (!o || !o->count)
         return SQRL_OK;
     o->number = a->numbered;
     a->numbered += o->count;
     a->open[0] = NULL;
-    int code = sqrl_run_new(o, &a->error);
+    int code = sqrl_run_new(it->context, o, &a->error);
     if (code) {
         sqrl_output_free(o);
         return code;
@@ -251,7 +252,7 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
     if (a->row < from->count && !a->ended)
         return;
     if (!it->batch && !a->code) {
-        int code = emit_run(a); /* one run a block */
+        int code = emit_run(it); /* one run a block */
         if (code)
             end_with(a, code);
     }
@@ -267,7 +268,7 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
 static void leave_window(struct sqrl_iterator *it) {
     struct sqrl_assign *a = &it->assign;
     if (!it->batch && !a->code) {
-        int code = emit_run(a);
+        int code = emit_run(it);
         if (code)
             end_with(a, code);
     }
@@ -289,7 +290,7 @@ static void step_window(struct sqrl_iterator *it, uint32_t room) {
         uint32_t block = sqrl_window_find(a->window, at);
         take_row(it, a->window->block[block], (uint32_t)(at - a->window->first[block]));
         if (!it->batch && a->open[0] && a->open[0]->count == RUN_ROWS) {
-            int code = emit_run(a);
+            int code = emit_run(it);
             if (code)
                 end_with(a, code);
         }
@@ -379,7 +380,7 @@ static void flush(struct sqrl_iterator *it) {
             a->open[b] = NULL;
         } else if (it->batch) {
             emit_batch(a, b);
-        } else if (emit_run(a)) {
+        } else if (emit_run(it)) {
             a->code = SQRL_E_NO_MEMORY;
         }
     }

@@ -251,7 +251,8 @@ void sqrl_output_release(struct sqrl_output *output);
 void sqrl_window_unref(struct sqrl_window *window);
 
 /* --- run.c --- */
-SQRL_CHECK int sqrl_run_new(struct sqrl_output *output, struct sqrl_error *err);
+SQRL_CHECK int sqrl_run_new(struct sqrl_context *context, struct sqrl_output *output,
+                            struct sqrl_error *err);
 void sqrl_run_uncharge(struct sqrl_run *run);
 
 #endif

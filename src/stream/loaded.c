@@ -76,10 +76,9 @@ int sqrl_loaded_reserve(struct sqrl_loaded *loaded, const struct sqrl_columns *c
     size_t bytes = measures + words + number_of_columns + (stages ? count : 0);
     if (!bytes)
         return SQRL_OK;
-    int code = sqrl_buffer_new(context, bytes, &loaded->memory, err);
+    int code = sqrl_slot_new(context, bytes, &loaded->memory, err);
     if (code)
         return code;
-    loaded->memory->size = bytes;
     uint8_t *at = loaded->memory->data;
     if (measure)
         loaded->measure = (uint64_t *)(void *)at;

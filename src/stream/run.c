@@ -4,17 +4,22 @@
 #include <stdlib.h>
 
 struct run {
-    struct sqrl_run run; /* first: what the user sees */
+    struct sqrl_run run;        /* first: what the user sees */
+    struct sqrl_buffer *memory; /* that this lies in */
     struct sqrl_hold *holds;
     uint32_t held;
     struct sqrl_sample sample[];
 };
 
-int sqrl_run_new(struct sqrl_output *output, struct sqrl_error *err) {
+int sqrl_run_new(struct sqrl_context *context, struct sqrl_output *output,
+                 struct sqrl_error *err) {
     size_t size = sizeof(struct run) + (size_t)output->count * sizeof(struct sqrl_sample);
-    struct run *run = sqrl_malloc(size, "run", err);
-    if (!run)
-        return SQRL_E_NO_MEMORY;
+    struct sqrl_buffer *memory;
+    int code = sqrl_slot_new(context, size, &memory, err);
+    if (code)
+        return code;
+    struct run *run = (struct run *)(void *)memory->data;
+    run->memory = memory;
     run->run = (struct sqrl_run){output->count, run->sample, output->number};
     for (uint32_t i = 0; i < output->count; i++)
         run->sample[i] =
@@ -36,7 +41,7 @@ void sqrl_run_release(struct sqrl_run *handle) {
         sqrl_window_unref(run->holds[i].window);
     }
     free(run->holds);
-    free(run);
+    sqrl_buffer_unref(run->memory);
 }
 
 /* What a user holds leaves the budget: a block with its run. Windows do when ASSIGN is

@@ -52,6 +52,12 @@ int sqrl_column_clash(const struct sqrl_column_plan *column, struct sqrl_source 
 int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *source,
                          const struct sqrl_place *place);
 
+/* Memory that lives as long as a block or a batch. Middle sizes come from slabs too,
+ * rounded up: malloc would give their pages back, and a fresh page costs more than what
+ * is done to it. */
+SQRL_CHECK int sqrl_slot_new(struct sqrl_context *context, size_t size,
+                             struct sqrl_buffer **out, struct sqrl_error *err);
+
 /* --- numbers --- */
 /* A plain number fits a dtype when it is in range; whole numbers in float types must be
  * exact. */

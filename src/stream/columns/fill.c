@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define MAX_SLOT_BYTES (UINT64_C(16) << 30)
+#define MIN_SLAB_USE (16u * 1024u)
 #define AHEAD_NODE 12u /* rows whose node, and whose data, are fetched ahead */
 #define AHEAD_DATA 6u
 
@@ -150,6 +151,17 @@ static struct sqrl_batch *place_all(struct layout *layout,
     return header ? batch : NULL;
 }
 
+int sqrl_slot_new(struct sqrl_context *context, size_t size, struct sqrl_buffer **out,
+                  struct sqrl_error *err) {
+    size_t capacity = size;
+    if (size >= MIN_SLAB_USE && size < SQRL_SLAB_MIN_BYTES)
+        capacity = SQRL_SLAB_MIN_BYTES;
+    int code = sqrl_buffer_new(context, capacity, out, err);
+    if (!code)
+        (*out)->size = size;
+    return code;
+}
+
 int sqrl_batch_lay_out(struct sqrl_context *context, const struct sqrl_columns *columns,
                        const struct sqrl_row *rows, uint32_t count, uint64_t number,
                        struct sqrl_batch **out, struct sqrl_error *err) {
@@ -173,9 +185,8 @@ int sqrl_batch_lay_out(struct sqrl_context *context, const struct sqrl_columns *
                            "smaller, or give max_bytes or length buckets",
                            count);
     else
-        code = sqrl_buffer_new(context, (size_t)layout.size, &slot, err);
+        code = sqrl_slot_new(context, (size_t)layout.size, &slot, err);
     if (!code) {
-        slot->size = (size_t)layout.size;
         layout = (struct layout){slot->data, 0};
         struct sqrl_batch *batch = place_all(&layout, columns, extents, count);
         batch->slot = slot;
