@@ -160,6 +160,8 @@ static inline int read_source(const char *url, const struct sqrl_settings *setti
     }
     for (uint64_t i = 0; !r->rc && i < r->shards; i++)
         r->rc = read_shard(source, i, load, r);
+    assert_int_equal(sqrl_bytes_reserve(&r->lines, 1, NULL), SQRL_OK);
+    r->lines.data[r->lines.size] = 0; /* so that it is a string, too */
     sqrl_source_unref(source);
     sqrl_error_text(&r->err, r->text, sizeof r->text);
     return r->rc;

@@ -347,7 +347,16 @@ static void test_full_disk(void **state) {
 }
 
 /* --- processes --- */
+/* ThreadSanitizer can't start threads in a child of a process that has some. */
+static void needs_threads_after_fork(void) {
+#if defined(__SANITIZE_THREAD__)
+    print_message("skipped: ThreadSanitizer has no threads after a fork\n");
+    skip();
+#endif
+}
+
 static void test_many_writers(void **state) {
+    needs_threads_after_fork();
     enum { WRITERS = 4, EACH = 500 };
     pid_t children[WRITERS];
     char prefixes[WRITERS][16];
@@ -385,6 +394,7 @@ static void test_many_writers(void **state) {
 
 /* Two that pack to one directory at once, each with its own commit: both are there. */
 static void test_two_appends(void **state) {
+    needs_threads_after_fork();
     const char *destination = at("both");
     pid_t child = fork();
     struct sqrl_pack_options options = {.append = true, .samples_per_shard = 100};
@@ -409,6 +419,7 @@ static void test_two_appends(void **state) {
 /* A packer that is killed leaves the old data as they were and what the next one sweeps.
  */
 static void test_killed(void **state) {
+    needs_threads_after_fork();
     const char *destination = at("killed");
     pack_well(destination, (struct sqrl_pack_options){0}, 0, 40, NULL);
     for (int round = 0; round < 5; round++) {
