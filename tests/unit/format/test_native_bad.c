@@ -27,6 +27,17 @@ static int faulty_read(void *state, void *file, struct sqrl_range *ranges, size_
     return rc;
 }
 
+static int (*memory_write)(void *fs, void *writer, const uint8_t *data, size_t size,
+                           struct sqrl_error *err);
+static int fail_write;
+
+static int faulty_write(void *state, void *writer, const uint8_t *data, size_t size,
+                        struct sqrl_error *err) {
+    if (fail_write && --fail_write == 0)
+        return sqrl_error_set_errno(err, ENOSPC, "writing failed");
+    return memory_write(state, writer, data, size, err);
+}
+
 static void write_file(const char *path, const uint8_t *data, size_t size) {
     struct sqrl_file_writer *writer;
     assert_int_equal(sqrl_file_create(fs, path, true, &writer, NULL), 0);
@@ -59,6 +70,8 @@ static int setup(void **state) {
     faulty_ops = *sqrl_fs_ops_of(memory);
     memory_read = faulty_ops.file_read;
     faulty_ops.file_read = faulty_read;
+    memory_write = faulty_ops.writer_write;
+    faulty_ops.writer_write = faulty_write;
     int rc = sqrl_fs_new(context, &faulty_ops, NULL, &fs, NULL);
     sqrl_fs_unref(memory);
     for (uint64_t i = 0; i < 12; i++)
@@ -357,6 +370,22 @@ static void test_failing_reads(void **state) {
     }
 }
 
+static void test_failing_writes(void **state) {
+    struct sqrl_stat stat;
+    for (int n = 1;; n++) {
+        struct sqrl_error err = {0};
+        fail_write = n;
+        int rc = shard_write(context, fs, "full.sqrl", &samples, 5, NULL, &err);
+        fail_write = 0;
+        if (rc == 0) {
+            assert_true(n > 5); /* blocks, offsets, footer */
+            break;
+        }
+        assert_int_equal(rc, SQRL_E_NO_SPACE);
+        assert_int_equal(sqrl_fs_stat(fs, "full.sqrl", &stat, NULL), SQRL_E_NOT_FOUND);
+    }
+}
+
 static void test_failing_allocations(void **state) {
     for (int which = 0; which < 2; which++) {
         write_file("try.sqrl", shards[which].data, shards[which].size);
@@ -415,6 +444,7 @@ int main(void) {
         cmocka_unit_test(test_any_footer),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_failing_reads),
+        cmocka_unit_test(test_failing_writes),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_bad_samples),
     };
