@@ -1,0 +1,550 @@
+/* yaml_read.c - one YAML document to a tape, by libyaml's events.
+ *
+ * libyaml reads three things otherwise than YAML 1.2 has them: "?x" in [] and {} as a
+ * key x, the anchor &a:b as &a, and a last line of blanks without its newline. The first
+ * two are refused (check_edges), the third is mended (feed).
+ *
+ * The tape grows in document order, as the decoders of the value floor do it: a container
+ * is patched when it ends. An anchor is therefore a range of finished nodes, and an alias
+ * a copy of that range with its links moved; an alias to a range that is not finished is
+ * a cycle. Depth, nodes and bytes are capped before anything is stored. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <yaml.h>
+
+#include "catalog/table.h"
+#include "catalog/yaml.h"
+#include "sqrl/catalog.h"
+#include "sqrl/codec.h"
+
+#define NO_ANCHOR UINT32_MAX
+
+struct frame {
+    uint32_t node;
+    uint32_t children; /* nodes right below; keys count too */
+    uint32_t anchor;
+    bool map, key;
+};
+
+struct anchor {
+    char *name;
+    uint32_t begin, end; /* of its nodes; end 0 while it is not finished */
+};
+
+struct reader {
+    const unsigned char *text;
+    size_t size, fed;
+    size_t seen_byte, seen_char; /* the byte at which a character stands */
+    yaml_parser_t parser;
+    yaml_event_t event;
+    struct sqrl_yaml *out;
+    struct frame frame[SQRL_YAML_MAX_DEPTH];
+    uint32_t depth;
+    struct anchor *anchor;
+    uint32_t anchors, anchor_capacity;
+    struct sqrl_table anchor_table;
+    bool finished;
+    struct sqrl_error *err;
+};
+
+void sqrl_yaml_reset(struct sqrl_yaml *yaml) {
+    sqrl_tape_reset(&yaml->tape);
+    sqrl_bytes_reset(&yaml->text);
+    free(yaml->mark);
+    *yaml = (struct sqrl_yaml){0};
+}
+
+int sqrl_yaml_error(const struct sqrl_yaml *yaml, uint32_t node, struct sqrl_error *err,
+                    int code, const char *format, ...) {
+    char text[SQRL_ERROR_MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sqrl_error_set(err, code, "%s", text);
+    return sqrl_error_at(err, code, "line %u, column %u", yaml->mark[node].line,
+                         yaml->mark[node].column);
+}
+
+/* The error at the event that is looked at. */
+static int fail(struct reader *r, int code, const char *message) {
+    sqrl_error_set(r->err, code, "%s", message);
+    return sqrl_error_at(r->err, code, "line %zu, column %zu",
+                         r->event.start_mark.line + 1, r->event.start_mark.column + 1);
+}
+
+static int fail_here(struct reader *r, int code) {
+    return sqrl_error_at(r->err, code, "line %zu, column %zu",
+                         r->event.start_mark.line + 1, r->event.start_mark.column + 1);
+}
+
+/* libyaml's own errors, which carry their place. */
+static int parser_error(struct reader *r) {
+    const yaml_parser_t *p = &r->parser;
+    if (p->error == YAML_MEMORY_ERROR)
+        return sqrl_error_set(r->err, SQRL_E_NO_MEMORY, "no memory for reading YAML");
+    const char *problem = p->problem ? p->problem : "this is no YAML";
+    if (p->error == YAML_READER_ERROR) {
+        sqrl_error_set(r->err, SQRL_E_CORRUPT, "%s", problem);
+        return sqrl_error_at(r->err, SQRL_E_CORRUPT, "byte %zu", p->problem_offset);
+    }
+    sqrl_error_set(r->err, SQRL_E_CORRUPT, "%s%s%s", p->context ? p->context : "",
+                   p->context ? ": " : "", problem);
+    return sqrl_error_at(r->err, SQRL_E_CORRUPT, "line %zu, column %zu",
+                         p->problem_mark.line + 1, p->problem_mark.column + 1);
+}
+
+static int next_event(struct reader *r) {
+    yaml_event_delete(&r->event);
+    return yaml_parser_parse(&r->parser, &r->event) ? SQRL_OK : parser_error(r);
+}
+
+/* Gives libyaml the text, with a newline behind the last line. */
+static int feed(void *arg, unsigned char *out, size_t room, size_t *given) {
+    struct reader *r = arg;
+    size_t size = SQRL_MIN(room, r->size - r->fed);
+    memcpy(out, r->text + r->fed, size);
+    r->fed += size;
+    if (!size && room && r->fed == r->size && r->size && r->text[r->size - 1] != '\n') {
+        out[size++] = '\n';
+        r->size = r->fed = 0;
+    }
+    *given = size;
+    return 1;
+}
+
+/* The bytes from where the event begins; libyaml counts characters. */
+static const unsigned char *event_text(struct reader *r, size_t text_size, size_t *left) {
+    size_t at = r->seen_byte, want = r->event.start_mark.index;
+    for (; r->seen_char < want && at < text_size; r->seen_char++)
+        for (at++; at < text_size && (r->text[at] & 0xc0) == 0x80;)
+            at++;
+    r->seen_byte = at;
+    *left = text_size - at;
+    return r->text + at;
+}
+
+/* Refuses what libyaml would read as something else; see above. */
+static int check_edges(struct reader *r, size_t text_size) {
+    size_t left, at = 1;
+    const unsigned char *text = event_text(r, text_size, &left);
+    if (text > r->text && text[-1] == '?' && r->event.type == YAML_SCALAR_EVENT)
+        return fail(
+            r, SQRL_E_UNSUPPORTED,
+            "a blank is missing behind the \"?\"; quote a text that begins with it");
+    if (!left || (*text != '&' && *text != '*') ||
+        (*text == '*' && r->event.type != YAML_ALIAS_EVENT))
+        return SQRL_OK;
+    while (at < left &&
+           (text[at] == '-' || text[at] == '_' || (text[at] >= '0' && text[at] <= '9') ||
+            ((text[at] | 32) >= 'a' && (text[at] | 32) <= 'z')))
+        at++;
+    if (at < left && !memchr(" \t\r\n,[]{}", text[at], 10))
+        return fail(r, SQRL_E_UNSUPPORTED,
+                    "the name of an anchor has letters, digits, - and _ only");
+    return SQRL_OK;
+}
+
+/* Room for `more` nodes and their marks, within the cap. */
+static int reserve(struct reader *r, uint32_t more) {
+    struct sqrl_yaml *out = r->out;
+    if (more > SQRL_YAML_MAX_NODES - out->tape.count) {
+        sqrl_error_set(r->err, SQRL_E_LIMIT,
+                       "more than %d values (aliases count as often as they stand)",
+                       SQRL_YAML_MAX_NODES);
+        return fail_here(r, SQRL_E_LIMIT);
+    }
+    int code = sqrl_tape_reserve(&out->tape, more, r->err);
+    if (code || out->mark_capacity >= out->tape.capacity)
+        return code;
+    struct sqrl_yaml_mark *mark =
+        sqrl_realloc(out->mark, (size_t)out->tape.capacity * sizeof *mark,
+                     "the lines of YAML", r->err);
+    if (!mark)
+        return SQRL_E_NO_MEMORY;
+    out->mark = mark;
+    out->mark_capacity = out->tape.capacity;
+    return SQRL_OK;
+}
+
+/* Behind reserve(). */
+static uint32_t push(struct reader *r, struct sqrl_node node) {
+    struct sqrl_yaml *out = r->out;
+    uint32_t index = out->tape.count++;
+    out->tape.nodes[index] = node;
+    out->mark[index] = (struct sqrl_yaml_mark){(uint32_t)r->event.start_mark.line + 1,
+                                               (uint32_t)r->event.start_mark.column + 1};
+    return index;
+}
+
+/* --- anchors --- */
+struct name_in {
+    const struct reader *reader;
+    const char *name;
+};
+
+static bool same_anchor(const void *arg, uint32_t index) {
+    const struct name_in *in = arg;
+    return strcmp(in->reader->anchor[index].name, in->name) == 0;
+}
+
+static uint32_t find_anchor(const struct reader *r, const char *name) {
+    struct name_in in = {r, name};
+    return sqrl_table_find(&r->anchor_table, sqrl_xxh3(name, strlen(name)), same_anchor,
+                           &in);
+}
+
+/* Begins an anchor at `node`. A name that is used again means the new node from here on.
+ */
+static int begin_anchor(struct reader *r, const yaml_char_t *given, uint32_t node,
+                        uint32_t *out) {
+    const char *name = (const char *)given;
+    *out = NO_ANCHOR;
+    if (!name)
+        return SQRL_OK;
+    if (r->anchors == r->anchor_capacity) {
+        uint32_t capacity = r->anchor_capacity ? 2 * r->anchor_capacity : 16;
+        struct anchor *more =
+            sqrl_realloc(r->anchor, capacity * sizeof *more, "anchors", r->err);
+        if (!more)
+            return SQRL_E_NO_MEMORY;
+        r->anchor = more;
+        r->anchor_capacity = capacity;
+    }
+    int code = sqrl_table_reserve(&r->anchor_table, r->err);
+    char *copy = code ? NULL : sqrl_strdup(name, r->err);
+    if (!copy)
+        return code ? code : SQRL_E_NO_MEMORY;
+    uint64_t hash = sqrl_xxh3(name, strlen(name));
+    uint32_t old = find_anchor(r, name);
+    r->anchor[r->anchors] = (struct anchor){copy, node, 0};
+    if (old == SQRL_TABLE_NONE)
+        sqrl_table_add(&r->anchor_table, hash, r->anchors);
+    else
+        sqrl_table_replace(&r->anchor_table, hash, old, r->anchors);
+    *out = r->anchors++;
+    return SQRL_OK;
+}
+
+static void end_anchor(struct reader *r, uint32_t anchor) {
+    if (anchor != NO_ANCHOR)
+        r->anchor[anchor].end = r->out->tape.count;
+}
+
+static int copy_range(struct reader *r, const struct anchor *from) {
+    struct sqrl_yaml *out = r->out;
+    uint32_t begin = from->begin, size = from->end - begin, to = out->tape.count;
+    int code = reserve(r, size);
+    if (code)
+        return code;
+    memcpy(out->tape.nodes + to, out->tape.nodes + begin, size * sizeof *out->tape.nodes);
+    memcpy(out->mark + to, out->mark + begin, size * sizeof *out->mark);
+    for (uint32_t i = to; i < to + size; i++)
+        if (out->tape.nodes[i].type >= SQRL_ARRAY)
+            out->tape.nodes[i].v.next += to - begin;
+    out->tape.count += size;
+    return SQRL_OK;
+}
+
+/* --- the structure around a node --- */
+static bool wants_key(const struct reader *r) {
+    return r->depth && r->frame[r->depth - 1].map &&
+           r->frame[r->depth - 1].children % 2 == 0;
+}
+
+static void node_done(struct reader *r) {
+    if (r->depth)
+        r->frame[r->depth - 1].children++;
+    else
+        r->finished = true;
+}
+
+static int on_alias(struct reader *r) {
+    const char *name = (const char *)r->event.data.alias.anchor;
+    uint32_t found = find_anchor(r, name);
+    if (found == SQRL_TABLE_NONE) {
+        sqrl_error_set(r->err, SQRL_E_CORRUPT, "there is no anchor &%.60s before this",
+                       name);
+        return fail_here(r, SQRL_E_CORRUPT);
+    }
+    const struct anchor *anchor = &r->anchor[found];
+    if (!anchor->end) {
+        sqrl_error_set(r->err, SQRL_E_UNSUPPORTED,
+                       "*%.60s stands within its own anchor: a value can't hold itself",
+                       name);
+        return fail_here(r, SQRL_E_UNSUPPORTED);
+    }
+    if (wants_key(r) && r->out->tape.nodes[anchor->begin].type >= SQRL_ARRAY)
+        return fail(r, SQRL_E_UNSUPPORTED, "a map or a sequence can't be a key");
+    int code = copy_range(r, anchor);
+    if (code == SQRL_OK)
+        node_done(r);
+    return code;
+}
+
+static int refuse_tag(struct reader *r, const yaml_char_t *tag) {
+    sqrl_error_set(r->err, SQRL_E_UNSUPPORTED,
+                   "the tag %.80s is not allowed here; a catalog has !YamlCatalog, "
+                   "!YamlSource and !CatalogKey, each in its place",
+                   (const char *)tag);
+    return fail_here(r, SQRL_E_UNSUPPORTED);
+}
+
+static int put_text(struct reader *r, struct sqrl_node *node) {
+    const void *text = r->event.data.scalar.value;
+    size_t size = r->event.data.scalar.length;
+    bool ascii = false;
+    sqrl_utf8_valid(text, size, &ascii); /* valid it is: libyaml checks */
+    *node = (struct sqrl_node){.type = SQRL_STRING,
+                               .flags = ascii ? SQRL_NODE_ASCII : 0,
+                               .size = (uint32_t)size,
+                               .v.offset = r->out->text.size};
+    return sqrl_bytes_append(&r->out->text, text, size, r->err);
+}
+
+static int on_scalar(struct reader *r) {
+    const char *text = (const char *)r->event.data.scalar.value;
+    size_t size = r->event.data.scalar.length;
+    bool plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    struct sqrl_node node = {.type = SQRL_STRING};
+    uint32_t anchor;
+    int code = SQRL_OK;
+    if (r->event.data.scalar.tag)
+        return refuse_tag(r, r->event.data.scalar.tag);
+    if (wants_key(r) && plain && size == 2 && memcmp(text, "<<", 2) == 0)
+        return fail(r, SQRL_E_UNSUPPORTED,
+                    "merge keys (<<) are not allowed; write the keys out");
+    if (plain && (code = sqrl_yaml_resolve(text, size, &node, r->err)))
+        return fail_here(r, code);
+    code = reserve(r, 1);
+    if (code == SQRL_OK && node.type == SQRL_STRING)
+        code = put_text(r, &node);
+    if (code == SQRL_OK)
+        code = begin_anchor(r, r->event.data.scalar.anchor, push(r, node), &anchor);
+    if (code)
+        return code;
+    end_anchor(r, anchor);
+    node_done(r);
+    return SQRL_OK;
+}
+
+/* The tags that squirrel-core writes, where it writes them. */
+static bool tag_allowed(const struct reader *r, const char *tag, bool map, bool *key) {
+    *key = !map && strcmp(tag, "!CatalogKey") == 0;
+    if (!map)
+        return *key;
+    return (r->depth == 0 && strcmp(tag, "!YamlCatalog") == 0) ||
+           (r->depth == 2 && !r->frame[1].map && strcmp(tag, "!YamlSource") == 0);
+}
+
+static int on_container(struct reader *r, bool map) {
+    const yaml_char_t *tag =
+        map ? r->event.data.mapping_start.tag : r->event.data.sequence_start.tag;
+    const yaml_char_t *name =
+        map ? r->event.data.mapping_start.anchor : r->event.data.sequence_start.anchor;
+    struct frame frame = {.map = map};
+    if (wants_key(r))
+        return fail(r, SQRL_E_UNSUPPORTED, "a map or a sequence can't be a key");
+    if (tag && !tag_allowed(r, (const char *)tag, map, &frame.key))
+        return refuse_tag(r, tag);
+    if (r->depth == SQRL_YAML_MAX_DEPTH) {
+        sqrl_error_set(r->err, SQRL_E_LIMIT, "nested deeper than %d levels",
+                       SQRL_YAML_MAX_DEPTH);
+        return fail_here(r, SQRL_E_LIMIT);
+    }
+    int code = reserve(r, 1);
+    if (code)
+        return code;
+    frame.node =
+        push(r, (struct sqrl_node){.type = (uint8_t)(map ? SQRL_MAP : SQRL_ARRAY)});
+    code = begin_anchor(r, name, frame.node, &frame.anchor);
+    if (code == SQRL_OK)
+        r->frame[r->depth++] = frame;
+    return code;
+}
+
+/* --- duplicate keys ---
+ * Keys are equal as Python's dict has it: 1, 1.0 and true are one key. */
+struct key {
+    const struct sqrl_yaml *yaml;
+    uint32_t node;
+};
+
+/* A number as one that compares by its bits; NULL and texts as they are. */
+static struct sqrl_node canonical(struct sqrl_node node) {
+    if (node.type == SQRL_BOOL)
+        node.type = SQRL_INT;
+    if (node.type == SQRL_FLOAT && node.v.f >= -0x1p63 && node.v.f < 0x1p63 &&
+        (double)(int64_t)node.v.f == node.v.f)
+        node = (struct sqrl_node){.type = SQRL_INT, .v.i = (int64_t)node.v.f};
+    return node;
+}
+
+static bool same_key(const void *arg, uint32_t index) {
+    const struct key *key = arg;
+    const struct sqrl_tape *tape = &key->yaml->tape;
+    const uint8_t *text = key->yaml->text.data;
+    struct sqrl_node a = canonical(tape->nodes[key->node]);
+    struct sqrl_node b = canonical(tape->nodes[index]);
+    if (a.type != b.type)
+        return false;
+    if (a.type != SQRL_STRING)
+        return a.v.u == b.v.u;
+    return a.size == b.size && memcmp(text + a.v.offset, text + b.v.offset, a.size) == 0;
+}
+
+static uint64_t key_hash(const struct key *key) {
+    struct sqrl_node n = canonical(key->yaml->tape.nodes[key->node]);
+    if (n.type == SQRL_STRING)
+        return sqrl_xxh3(key->yaml->text.data + n.v.offset, n.size);
+    return sqrl_mix64(n.v.u);
+}
+
+static int duplicate(struct reader *r, uint32_t node, uint32_t first) {
+    struct sqrl_node n = r->out->tape.nodes[node];
+    const char *text = n.type == SQRL_STRING
+                           ? (const char *)r->out->text.data + n.v.offset
+                           : "(a number)";
+    int size = n.type == SQRL_STRING ? (int)SQRL_MIN(n.size, 60u) : (int)strlen(text);
+    return sqrl_yaml_error(r->out, node, r->err, SQRL_E_CORRUPT,
+                           "the key %.*s stands in this map already, in line %u", size,
+                           text, r->out->mark[first].line);
+}
+
+static int check_keys(struct reader *r, uint32_t map) {
+    enum { FEW = 12 };
+    const struct sqrl_node *nodes = r->out->tape.nodes;
+    uint32_t few[FEW], count = 0, end = r->out->tape.count;
+    struct sqrl_table table = {0};
+    bool many = nodes[map].size > FEW;
+    int code = SQRL_OK;
+    for (uint32_t i = map + 1; i < end && !code; i = sqrl_node_next(nodes, i + 1)) {
+        struct key key = {r->out, i};
+        uint32_t found = SQRL_TABLE_NONE;
+        for (uint32_t k = 0; k < count && !many && found == SQRL_TABLE_NONE; k++)
+            found = same_key(&key, few[k]) ? few[k] : found;
+        if (many)
+            found = sqrl_table_find(&table, key_hash(&key), same_key, &key);
+        if (found != SQRL_TABLE_NONE)
+            code = duplicate(r, i, found);
+        else if (!many)
+            few[count++] = i;
+        else if ((code = sqrl_table_reserve(&table, r->err)) == SQRL_OK)
+            sqrl_table_add(&table, key_hash(&key), i);
+    }
+    sqrl_table_reset(&table);
+    return code;
+}
+
+/* A finished !CatalogKey sequence becomes one EXT node. */
+static int fold_key(struct reader *r, uint32_t node) {
+    struct sqrl_yaml *out = r->out;
+    const struct sqrl_node *n = out->tape.nodes + node;
+    struct sqrl_bytes packed = {0};
+    if (n->size != 2 || n[1].type != SQRL_STRING || n[2].type != SQRL_INT)
+        return sqrl_yaml_error(out, node, r->err, SQRL_E_CORRUPT,
+                               "a !CatalogKey is a name and a version: [name, 1]");
+    int code =
+        sqrl_msgpack_encode(&packed, out->tape.nodes, node, out->text.data, r->err);
+    struct sqrl_node ext = {.type = SQRL_EXT,
+                            .aux = SQRL_CATALOG_KEY_EXT + 128,
+                            .size = (uint32_t)packed.size,
+                            .v.offset = out->text.size};
+    if (code == SQRL_OK)
+        code = sqrl_bytes_append(&out->text, packed.data, packed.size, r->err);
+    if (code == SQRL_OK) {
+        out->tape.nodes[node] = ext;
+        out->tape.count = node + 1;
+    }
+    sqrl_bytes_reset(&packed);
+    return code;
+}
+
+static int on_end(struct reader *r) {
+    struct frame frame = r->frame[--r->depth];
+    struct sqrl_node *node = &r->out->tape.nodes[frame.node];
+    int code = SQRL_OK;
+    node->size = frame.map ? frame.children / 2 : frame.children;
+    node->v.next = r->out->tape.count;
+    if (frame.map)
+        code = check_keys(r, frame.node);
+    else if (frame.key)
+        code = fold_key(r, frame.node);
+    if (code)
+        return code;
+    end_anchor(r, frame.anchor);
+    node_done(r);
+    return SQRL_OK;
+}
+
+static int on_event(struct reader *r) {
+    switch (r->event.type) {
+    case YAML_DOCUMENT_START_EVENT:
+        return r->finished ? fail(r, SQRL_E_UNSUPPORTED,
+                                  "a second document begins here; a file holds one")
+                           : SQRL_OK;
+    case YAML_ALIAS_EVENT:
+        return on_alias(r);
+    case YAML_SCALAR_EVENT:
+        return on_scalar(r);
+    case YAML_SEQUENCE_START_EVENT:
+        return on_container(r, false);
+    case YAML_MAPPING_START_EVENT:
+        return on_container(r, true);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        return on_end(r);
+    default:
+        return SQRL_OK;
+    }
+}
+
+static int read_events(struct reader *r) {
+    size_t text_size = r->size;
+    int code;
+    do {
+        code = next_event(r);
+        if (code == SQRL_OK && r->event.type >= YAML_ALIAS_EVENT)
+            code = check_edges(r, text_size);
+        if (code == SQRL_OK)
+            code = on_event(r);
+    } while (code == SQRL_OK && r->event.type != YAML_STREAM_END_EVENT);
+    if (code == SQRL_OK && !r->finished)
+        code = sqrl_error_set(r->err, SQRL_E_TRUNCATED, "there is no document in it");
+    return code;
+}
+
+int sqrl_yaml_read(struct sqrl_yaml *out, const char *text, size_t size,
+                   struct sqrl_error *err) {
+    sqrl_yaml_reset(out);
+    if (size > SQRL_YAML_MAX_BYTES)
+        return sqrl_error_set(err, SQRL_E_LIMIT, "%zu bytes of YAML; at most %d are read",
+                              size, SQRL_YAML_MAX_BYTES);
+    struct reader *r = sqrl_calloc(1, sizeof *r, "a YAML reader", err);
+    if (!r)
+        return SQRL_E_NO_MEMORY;
+    r->text = (const unsigned char *)text;
+    r->size = size;
+    r->out = out;
+    r->err = err;
+    int code;
+    if (yaml_parser_initialize(&r->parser)) {
+        yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
+        yaml_parser_set_input(&r->parser, feed, r);
+        code = read_events(r);
+        yaml_event_delete(&r->event);
+        yaml_parser_delete(&r->parser);
+    } else {
+        code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for reading YAML");
+    }
+    for (uint32_t i = 0; i < r->anchors; i++)
+        free(r->anchor[i].name);
+    free(r->anchor);
+    sqrl_table_reset(&r->anchor_table);
+    free(r);
+    if (code)
+        sqrl_yaml_reset(out);
+    return code;
+}
