@@ -229,5 +229,11 @@ static inline void ext_free(PyObject *self) {
     Py_DECREF(type);
 }
 
+/* --- catalogs (catalog.c) --- */
+
+/* Methods of the module: YAML to a list of tuples, and back. */
+PyObject *ext_catalog_read(PyObject *module, PyObject *args);
+PyObject *ext_catalog_write(PyObject *module, PyObject *sources);
+
 #pragma GCC visibility pop
 #endif

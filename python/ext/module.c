@@ -334,6 +334,11 @@ static PyMethodDef native_methods[] = {
      "open($module, url, options=None, /)\n--\n\nOpens a file or directory: a Source."},
     {"open_catalog", native_open_catalog, METH_O,
      "open_catalog($module, reference, /)\n--\n\nOpens \"catalog.yaml#name@version\"."},
+    {"catalog_read", ext_catalog_read, METH_VARARGS,
+     "catalog_read($module, text, where, /)\n--\n\n"
+     "YAML as a list of (name, version, driver_name, kwargs, metadata)."},
+    {"catalog_write", ext_catalog_write, METH_O,
+     "catalog_write($module, sources, /)\n--\n\nSuch tuples as YAML."},
     {"commit", native_commit, METH_VARARGS,
      "commit($module, destination, prefixes, overwrite=False, /)\n--\n\n"
      "Commits the shards whose names begin with one of the prefixes; returns a report."},
