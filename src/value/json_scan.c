@@ -76,16 +76,26 @@ static const uint8_t CLASS[256] = {
     [0x0c] = MARK,      [0x1a] = MARK,
 };
 
-static void load_scalar(const uint8_t *p, struct block *b, bool lines) {
+/* One bit of each of eight bytes, side by side: the product moves bit 8k to 56 + k. */
+ALWAYS_INLINE uint64_t gather(uint64_t v, unsigned bit) {
+    return (v >> bit & UINT64_C(0x0101010101010101)) * UINT64_C(0x0102040810204080) >> 56;
+}
+
+ALWAYS_INLINE void load_scalar(const uint8_t *p, struct block *b, bool lines) {
     memset(b, 0, sizeof *b);
-    for (unsigned i = 0; i < 64; i++) {
-        uint64_t c = CLASS[p[i]];
-        b->quote |= (c & 1) << i;
-        b->backslash |= (c >> 1 & 1) << i;
-        b->mark |= (c >> 2 & 1) << i;
-        b->space |= (c >> 3 & 1) << i;
-        b->newline |= (c >> 4 & 1) << i;
-        b->odd |= (uint64_t)((int8_t)p[i] < 32) << i;
+    for (unsigned i = 0; i < 64; i += 8) {
+        uint64_t bytes = sqrl_load_le64(p + i), classes = 0;
+        for (unsigned k = 0; k < 8; k++)
+            classes |= (uint64_t)CLASS[p[i + k]] << (8 * k);
+        /* Bit 7 of the sum is set where the lower seven are 32 or more. */
+        uint64_t sum =
+            (bytes & UINT64_C(0x7f7f7f7f7f7f7f7f)) + UINT64_C(0x6060606060606060);
+        b->quote |= gather(classes, 0) << i;
+        b->backslash |= gather(classes, 1) << i;
+        b->mark |= gather(classes, 2) << i;
+        b->space |= gather(classes, 3) << i;
+        b->newline |= gather(classes, 4) << i;
+        b->odd |= gather(~sum | bytes, 7) << i;
     }
     if (!lines)
         b->newline = 0;

@@ -20,6 +20,7 @@ static void reads_the_same_within_an_array(void **state) {
     for (size_t i = 0; i < SQRL_COUNT_OF(NUMBERS); i++) {
         size_t n = strlen(NUMBERS[i].text), m = strlen(NUMBERS[i].dump);
         char *text = malloc(n + 80), *dump = malloc(m + 80);
+        assert_true(text && dump);
         int text_size = sprintf(text, "[%s ,\"%060d\",0]", NUMBERS[i].text, 0);
         sprintf(dump, "[%s,s:", NUMBERS[i].dump);
         char *found = dump_json(text, (size_t)text_size);
