@@ -173,7 +173,7 @@ class ParallelMap(_Stage):
             return future.result()
         except Exception as error:
             note_failure(error, self.call, place)
-            if "pickle" in str(error).lower():
+            if "pickle" in str(error).lower() or "local object" in str(error):
                 error.add_note(
                     'pool="processes" sends the callable and the items by pickle: define the '
                     "callable at the top of a module"
