@@ -70,7 +70,8 @@ static int isal_step(void *state, struct sqrl_inflate_step *step) {
         s->next_out = out ? step->out : &nothing;
         s->avail_out = out;
         rc = isal_inflate(s);
-        in -= s->avail_in;
+        /* On an invalid distance it may count a byte more than there is. */
+        in -= s->avail_in <= in ? s->avail_in : 0;
         out -= s->avail_out;
         if (in > 0)
             step->in += in;
