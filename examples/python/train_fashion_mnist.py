@@ -115,9 +115,8 @@ What to try next:
                  for sample in squirrel.open("{folder}/train").filter("label == 9").take(3):
                      print(sample["label"], sample["image"].shape)
   in C           examples/c/first.c: meson setup build && ninja -C build install; make -C examples/c
-  without any    python examples/python/count_web_log.py    filters and counts a large web server's log
-  machine
-  learning       examples/shell/ and examples/c/count_log.c do the same
+  no machine     python examples/python/count_web_log.py: filters and counts a large web server's log;
+  learning       examples/c/count_log.c and examples/shell/ do the same
 """
 
 
