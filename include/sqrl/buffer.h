@@ -3,7 +3,7 @@
  * A buffer is the owner of memory that others point into: a block's bytes, a batch's
  * slot, a file's content. Reference counting is thread-safe; the bytes themselves are not
  * guarded. Buffers of SQRL_SLAB_MIN_BYTES and more come from recycled, huge-page backed
- * slabs of their context (src/base/slab.h); smaller ones from malloc. Data is aligned to
+ * slabs of their context (src/base/slab.c); smaller ones from malloc. Data is aligned to
  * 64 bytes.
  */
 #ifndef SQRL_BUFFER_H

@@ -24,7 +24,10 @@ struct sqrl_context;
 
 enum sqrl_log_level { SQRL_LOG_DEBUG, SQRL_LOG_INFO, SQRL_LOG_WARNING, SQRL_LOG_ERROR };
 
-/* Receives one finished line (no newline). Called on any thread, one call at a time. */
+/* Receives one finished line (no newline, at most 2,047 bytes of clean UTF-8). Called on
+ * any thread, one call at a time: others wait, so it must not log to the same context,
+ * nor wait for a lock that a caller of the library may hold (Python's GIL): such a sink
+ * queues the line. */
 typedef void (*sqrl_log_fn)(void *arg, enum sqrl_log_level level, const char *line);
 
 /* All fields may be 0: the default is chosen then. Set `size` to sizeof(struct
@@ -59,7 +62,8 @@ SQRL_API unsigned sqrl_context_cpu_threads(const struct sqrl_context *context);
  * pools started from now on have their share. */
 SQRL_API void sqrl_context_set_siblings(struct sqrl_context *context, unsigned processes);
 
-/* Replaces the log sink. NULL restores the default. */
+/* Replaces the log sink; the old one is not called any more once this returns. NULL
+ * restores the default, which prints nothing below SQRL_LOG_WARNING. Not from a sink. */
 SQRL_API void sqrl_context_set_log(struct sqrl_context *context, sqrl_log_fn log,
                                    void *arg, enum sqrl_log_level level);
 

@@ -79,7 +79,9 @@ SQRL_API int sqrl_error_set_errno(struct sqrl_error *err, int os_errno,
                                   const char *format, ...) SQRL_PRINTF(3, 4);
 
 /* Prepends one place to `where`, the outermost first. Does nothing on NULL or an empty
- * error. Returns the error's code, so that `return sqrl_error_at(err, code, "block %u",
+ * error. When `where` is full the inner places stay whole: this one loses its front
+ * ("...17.sqrl"), or is left out when fewer than 16 bytes remain.
+ * Returns the error's code, so that `return sqrl_error_at(err, code, "block %u",
  * i)` works; `code` is what is returned when `err` is NULL. */
 SQRL_API int sqrl_error_at(struct sqrl_error *err, int code, const char *format, ...)
     SQRL_PRINTF(3, 4);

@@ -122,7 +122,10 @@ struct sqrl_task {
 };
 struct sqrl_pool;
 /* The context's pool for computation (and local reads), started on first use and anew
- * after a fork. NULL with an error when no thread can be started. */
+ * after a fork: ask again in each generation, a parent's pool has no threads in the
+ * child. With fewer threads than wished it goes on; NULL with an error when none can be
+ * started. Threads hold no reference to the context and take no signals. Tasks that are
+ * still queued when the context goes are run. */
 struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context, struct sqrl_error *err);
 /* Queues a task, first in first out. Never fails, never blocks. */
 void sqrl_pool_submit(struct sqrl_pool *pool, struct sqrl_task *task);
@@ -137,7 +140,9 @@ unsigned sqrl_default_threads(unsigned siblings);
 /* sqrl_buffer_new takes from here; direct use is for memory without a reference count.
  * Sizes are rounded to classes (powers of two and their 1.5-fold from 64 KiB). Slabs of 2
  * MiB and more are aligned to 2 MiB and asked to be huge pages. Freed slabs are kept for
- * reuse up to the idle limit (default 64 MiB a context), beyond it unmapped. */
+ * reuse up to the idle limit (default 64 MiB a context), beyond it unmapped. `*capacity`
+ * is what may be used and what sqrl_slab_give must be told. The caller keeps the context
+ * alive. Slabs that were taken before a fork stay valid in the child. */
 void *sqrl_slab_take(struct sqrl_context *context, size_t size, size_t *capacity,
                      struct sqrl_error *err);
 void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity);

@@ -70,7 +70,7 @@ void sqrl_context_unref(struct sqrl_context *context) {
     free(context);
 }
 
-static struct sqrl_pool *live_pool(const struct sqrl_context *context) {
+struct sqrl_pool *sqrl_context_live_pool(const struct sqrl_context *context) {
     struct sqrl_pool *pool = __atomic_load_n(&context->pool, __ATOMIC_ACQUIRE);
     bool here = pool != NULL && sqrl_pool_generation(pool) == sqrl_fork_generation();
     return here ? pool : NULL;
@@ -84,7 +84,7 @@ static unsigned wished_threads(const struct sqrl_context *context) {
 }
 
 unsigned sqrl_context_cpu_threads(const struct sqrl_context *context) {
-    struct sqrl_pool *pool = live_pool(context);
+    struct sqrl_pool *pool = sqrl_context_live_pool(context);
     return pool != NULL ? sqrl_pool_threads(pool) : wished_threads(context);
 }
 
@@ -98,11 +98,11 @@ void sqrl_context_set_siblings(struct sqrl_context *context, unsigned processes)
 
 struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context,
                                     struct sqrl_error *err) {
-    struct sqrl_pool *pool = live_pool(context);
+    struct sqrl_pool *pool = sqrl_context_live_pool(context);
     if (pool != NULL)
         return pool;
     sqrl_lock_take(&context->pool_lock);
-    pool = live_pool(context);
+    pool = sqrl_context_live_pool(context);
     if (pool == NULL) {
         pool = sqrl_pool_new(wished_threads(context), err);
         if (pool != NULL)

@@ -102,6 +102,8 @@ struct sqrl_context {
     struct sqrl_slot_state slots[SQRL_SLOTS];
 };
 
+/* The pool where it runs in this generation, else NULL. Starts nothing. */
+struct sqrl_pool *sqrl_context_live_pool(const struct sqrl_context *context);
 void sqrl_sink_set(struct sqrl_log_sink *sink, sqrl_log_fn log, void *arg, int level);
 size_t sqrl_slabs_idle(struct sqrl_slabs *slabs);
 const char *sqrl_counter_name(enum sqrl_counter counter);

@@ -21,12 +21,6 @@ void sqrl_count(struct sqrl_context *context, enum sqrl_counter counter, uint64_
     __atomic_fetch_add(&context->counters[counter], add, __ATOMIC_RELAXED);
 }
 
-static uint64_t started_threads(struct sqrl_context *context) {
-    struct sqrl_pool *pool = __atomic_load_n(&context->pool, __ATOMIC_ACQUIRE);
-    bool here = pool != NULL && sqrl_pool_generation(pool) == sqrl_fork_generation();
-    return here ? sqrl_pool_threads(pool) : 0;
-}
-
 void sqrl_context_metrics(struct sqrl_context *context,
                           void (*visit)(void *arg, const struct sqrl_metric *metric),
                           void *arg) {
@@ -38,12 +32,13 @@ void sqrl_context_metrics(struct sqrl_context *context,
     }
     uint64_t idle = sqrl_slabs_idle(&context->slabs);
     uint64_t mapped = __atomic_load_n(&context->slabs.mapped_bytes, __ATOMIC_RELAXED);
+    const struct sqrl_pool *pool = sqrl_context_live_pool(context);
     const struct sqrl_metric gauges[] = {
         {"slab.bytes_mapped", mapped},
         {"slab.bytes_idle", idle},
         {"budget.used_bytes", sqrl_budget_used(context)},
         {"budget.peak_bytes", __atomic_load_n(&context->budget_peak, __ATOMIC_RELAXED)},
-        {"pool.threads", started_threads(context)},
+        {"pool.threads", pool != NULL ? sqrl_pool_threads(pool) : 0},
     };
     for (size_t i = 0; i < SQRL_COUNT_OF(gauges); i++)
         visit(arg, &gauges[i]);
