@@ -129,7 +129,8 @@ static bool is_shard_name(const char *name) {
     return size > suffix && strcmp(name + size - suffix, SQRL_NATIVE_SUFFIX) == 0;
 }
 
-/* No commit: all files *.sqrl. Without any the general way says what is there instead. */
+/* No commit, nor the directory for it that a packer makes: all files *.sqrl. Without any
+ * the general way says what is there instead. */
 static int add_files(const struct sqrl_driver_args *args, struct sqrl_shard_list *out,
                      struct sqrl_error *err) {
     struct sqrl_listing listing;
@@ -148,6 +149,13 @@ static int add_files(const struct sqrl_driver_args *args, struct sqrl_shard_list
         free(path);
         found++;
     }
+    if (rc == SQRL_OK && found && listing.native)
+        rc = sqrl_error_set(
+            err, SQRL_E_STATE,
+            "the %zu shards here belong to no commit: a pack was stopped, or "
+            "is still running; pack again with overwrite, or run `squirrel "
+            "index` to take the shards as they are",
+            found);
     sqrl_listing_reset(&listing);
     if (rc == SQRL_OK && found == 0)
         rc = sqrl_shard_list_files(args, &sqrl_format_native, out, err);

@@ -28,7 +28,7 @@ static const struct sqrl_option write_options[] = {
     {"codec", SQRL_OPTION_CHOICE, SQRL_OPTION_PLAIN, "none", SQRL_PRESS_CHOICES,
      "compression; default by the file's suffix"},
     {"level", SQRL_OPTION_INT, SQRL_OPTION_PLAIN, NULL, NULL,
-     "compression level; default: the codec's"},
+     "compression level; default: 3 for gzip, else the codec's"},
     {0}};
 
 /* --- sniffing --- */

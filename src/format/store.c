@@ -14,7 +14,7 @@ static const struct sqrl_option write_options[] = {
     {"codec", SQRL_OPTION_CHOICE, SQRL_OPTION_PLAIN, "gzip", SQRL_PRESS_CHOICES,
      "compression; squirrel-core reads gzip only"},
     {"level", SQRL_OPTION_INT, SQRL_OPTION_PLAIN, NULL, NULL,
-     "compression level; default: the codec's"},
+     "compression level; default: 3 for gzip, else the codec's"},
     {0}};
 
 /* --- sniffing --- */

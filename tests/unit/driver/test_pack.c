@@ -441,6 +441,30 @@ static void test_killed(void **state) {
     assert_int_equal(count_entries(destination), 2);
 }
 
+/* The first pack of a directory is killed: its shards do not pass for a data set. */
+static void test_killed_first(void **state) {
+    needs_threads_after_fork();
+    const char *destination = at("first");
+    pid_t child = fork();
+    if (child == 0) {
+        struct sqrl_context *own = NULL;
+        struct sqrl_pack_options options = {.samples_per_shard = 20};
+        if (sqrl_context_new(NULL, &own, NULL) == SQRL_OK)
+            (void)!pack_range(own, destination, &options, 0, 10000000, NULL, NULL);
+        _exit(0);
+    }
+    while (count_entries(destination) < 5)
+        usleep(2000);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    check_error(destination, NULL, NULL, SQRL_E_STATE, "belong to no commit",
+                "overwrite");
+    refused(destination, (struct sqrl_pack_options){0}, SQRL_E_EXISTS, "holds data");
+    pack_well(destination, (struct sqrl_pack_options){.overwrite = true}, 3, 5, NULL);
+    expect_range(destination, 3, 5);
+    assert_int_equal(count_entries(destination), 2);
+}
+
 static void test_forked_packer(void **state) {
     struct sqrl_packer *packer = NULL;
     assert_int_equal(sqrl_packer_open(context, at("forked.jsonl"), NULL, &packer, NULL),
@@ -519,6 +543,7 @@ int main(void) {
         cmocka_unit_test(test_many_writers),
         cmocka_unit_test(test_two_appends),
         cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_first),
         cmocka_unit_test(test_forked_packer),
         cmocka_unit_test(test_no_memory),
     };
