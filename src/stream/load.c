@@ -427,11 +427,12 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
     sqrl_shard_reader_unref(reader);
 }
 
+/* What the data take up, whatever is done with them: samples and batches of one seed come in
+ * the same order. */
 static uint64_t memory_of(const struct sqrl_loaded *loaded) {
     const struct sqrl_block *block = loaded->block;
     return block->bytes->size + (uint64_t)block->tape.count * sizeof(struct sqrl_node) +
-           (uint64_t)block->count * sizeof(uint32_t) +
-           (loaded->memory ? loaded->memory->size : 0);
+           (uint64_t)block->count * sizeof(uint32_t);
 }
 
 /* Wraps a block for what follows; NULL with an error. Takes the block over. */
@@ -462,7 +463,9 @@ static struct sqrl_loaded *wrap(struct sqrl_iterator *it, struct sqrl_worker *wo
 /* The estimate gives way to what it really is. */
 static void settle(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
                    uint64_t estimate) {
-    uint64_t actual = loaded ? loaded->bytes_held : 0;
+    uint64_t actual = 0;
+    if (loaded)
+        actual = loaded->bytes_held + (loaded->memory ? loaded->memory->size : 0);
     if (actual > estimate)
         (void)sqrl_account_charge(it->account, actual - estimate, true);
     else if (actual < estimate)

@@ -30,7 +30,8 @@ struct sqrl_order {
     uint64_t target_kib; /* of a window */
     struct sqrl_permutation permutation;
     uint64_t position;         /* of the next chunk that next() gives */
-    uint64_t window_kib;       /* in the window that is being filled */
+    uint64_t passed_kib;       /* of the chunks given so far */
+    uint64_t end_kib;          /* where the current window should end */
     struct order_shard *shard; /* [shards + 1] */
     uint64_t *blocks;          /* [shards] */
 };
@@ -126,7 +127,7 @@ int sqrl_order_new(const struct sqrl_order_args *args, struct sqrl_order **out,
     order->shuffled = args->shuffled;
     order->seed = args->seed;
     order->epoch = args->epoch;
-    order->target_kib = window_target(args);
+    order->end_kib = order->target_kib = window_target(args);
     order->shard = sqrl_calloc(args->count + 1, sizeof *order->shard, "order", err);
     order->blocks = sqrl_calloc(args->count + 1, sizeof *order->blocks, "order", err);
     if (!order->shard || !order->blocks) {
@@ -206,18 +207,19 @@ bool sqrl_order_next(struct sqrl_order *order, struct sqrl_chunk *out) {
     sqrl_order_chunk_at(order, order->position++, out);
     if (!order->shuffled)
         return true;
-    order->window_kib += chunk_kib(order, out);
+    order->passed_kib += chunk_kib(order, out);
     if (order->position >= order->chunks) {
         out->ends_window = true;
         return true;
     }
     struct sqrl_chunk following;
     sqrl_order_chunk_at(order, order->position, &following);
-    /* Ends where the target is nearer without the next chunk than with it. */
-    if (order->window_kib + chunk_kib(order, &following) / 2 >= order->target_kib &&
-        order->window_kib) {
+    /* Ends where its end is nearer without the next chunk than with it. Ends are counted
+     * from the beginning, so that differences do not add up. */
+    if (order->passed_kib + chunk_kib(order, &following) / 2 >= order->end_kib) {
         out->ends_window = true;
-        order->window_kib = 0;
+        while (order->end_kib <= order->passed_kib + chunk_kib(order, &following) / 2)
+            order->end_kib += order->target_kib;
     }
     return true;
 }

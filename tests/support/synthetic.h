@@ -33,8 +33,8 @@ struct syn_shard {
     uint32_t pad_bytes; /* more bytes a block, that no sample uses */
 };
 
-/* Writes sample `sample` of shard `shard`. */
-typedef void (*syn_write)(struct sqrl_bytes *out, uint64_t shard, uint64_t sample);
+/* Writes sample `sample` of shard `shard`; not 0: no memory. */
+typedef int (*syn_write)(struct sqrl_bytes *out, uint64_t shard, uint64_t sample);
 static syn_write syn_writer;
 static int syn_loads; /* blocks loaded so far */
 static int syn_opens;
@@ -66,10 +66,13 @@ static int syn_make(struct syn_reader *r, uint64_t number, uint64_t shard,
     if (r->shard.fail_block == number + 1)
         return sqrl_error_set(err, SQRL_E_CORRUPT, "made to fail");
     uint64_t first = syn_first(&r->shard, number);
-    for (uint32_t i = 0; i < r->shard.samples[number]; i++)
-        syn_writer(&bytes, shard, first + i);
+    int rc = SQRL_OK;
+    for (uint32_t i = 0; i < r->shard.samples[number] && !rc; i++)
+        if (syn_writer(&bytes, shard, first + i))
+            rc = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a sample");
     size_t used = bytes.size;
-    int rc = sqrl_block_new(r->context, &block, err);
+    if (!rc)
+        rc = sqrl_block_new(r->context, &block, err);
     if (!rc)
         rc = sqrl_buffer_new(r->context, used + r->shard.pad_bytes + 1, &block->bytes,
                              err);
