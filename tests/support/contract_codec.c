@@ -144,6 +144,8 @@ static void check_frame(const struct sqrl_codec_ops *codec, const uint8_t *frame
 static void check_round_trips(const struct sqrl_codec_ops *codec) {
     for (size_t i = 0; i < SQRL_COUNT_OF(sizes); i++) {
         for (int kind = 0; kind < 3; kind++) {
+            if (sizes[i] > 200000 && kind != 1)
+                continue; /* check_stored does the large ones that don't shrink */
             size_t n = sizes[i], bound = codec->bound(n), size = 0;
             uint8_t *raw = malloc(n + 1), *out = malloc(bound + 1);
             assert_true(raw && out);
