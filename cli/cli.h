@@ -1,7 +1,7 @@
 /* cli.h - what the command's parts share. The command uses include/sqrl only.
  *
  * Exit codes: 0 done, 1 the data or the system failed (the message says where and what to
- * do), 2 the command line is wrong, 130 interrupted.
+ * do), 2 the command line is wrong, 130 interrupted (143 by SIGTERM).
  */
 #ifndef SQUIRREL_CLI_H
 #define SQUIRREL_CLI_H
@@ -12,7 +12,7 @@
 
 #include <sqrl/sqrl.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 /* One option of a command: --name VALUE, or --name for a flag. */
 struct cli_option {
@@ -24,9 +24,8 @@ struct cli_option {
 
 enum { MAX_OPTIONS = 64, MAX_WORDS = 4096 };
 
-/* A parsed command line: options that the command declares, settings for drivers and
- * formats
- * (--set name=value, or --name value when a table declares it), and the other words. */
+/* A parsed command line: options that the command declares, settings that a table of the
+ * library declares (--name value), and the other words. */
 struct cli_args {
     const struct cli_command *command;
     const struct cli_option *given[MAX_OPTIONS];
@@ -58,12 +57,26 @@ extern const struct cli_command cli_pack, cli_convert, cli_info, cli_ls, cli_hea
 
 /* The value of an option, NULL when it was not given ("" for a flag that was). */
 const char *cli_value(const struct cli_args *args, const char *name);
-/* A whole number; false (and a message) when the text is none. */
-bool cli_number(const struct cli_args *args, const char *name, uint64_t initial,
-                uint64_t *out);
+/* A whole number, or a size ("64 MiB"); `initial` when it was not given. */
+SQRL_CHECK int cli_number(const struct cli_args *args, const char *name, uint64_t initial,
+                          uint64_t *out, struct sqrl_error *err);
+SQRL_CHECK int cli_size(const struct cli_args *args, const char *name, uint64_t *out,
+                        struct sqrl_error *err);
+
+/* The candidate that is nearest to a name that is not there; found NULL: none is near. */
+struct cli_nearest {
+    const char *name, *found;
+    unsigned distance;
+};
+void cli_nearest_try(struct cli_nearest *nearest, const char *candidate);
+
+/* Fills `args` from the words behind the command; an exit code, EXIT_DONE to go on. */
+int cli_read_words(struct cli_args *args, int argc, char **argv);
+void cli_print_help(void);
+void cli_print_command_help(const struct cli_args *args);
 
 /* Prints "squirrel COMMAND: message" (or, with --json, {"error": ...}) to standard error;
- * returns EXIT_FAILED, or EXIT_USAGE for SQRL_E_INVALID. */
+ * returns EXIT_FAILED, or EXIT_USAGE for SQRL_E_INVALID. After Ctrl-C it only says so. */
 int cli_fail(const struct cli_args *args, const struct sqrl_error *err);
 int cli_usage(const struct cli_args *args, const char *format, ...) SQRL_PRINTF(2, 3);
 
@@ -83,13 +96,25 @@ SQRL_CHECK int cli_plan(const struct cli_args *args, const char *url,
         "take", 'n', "N", "at most N"                                                    \
     }
 
-/* Calls `visit` for every sample of a plan, or of standard input (url "-": JSON lines or
- * MessagePack; --take only). A non-zero return of `visit` stops and is returned. */
+/* Where samples come from: a URL's plan, or standard input ("-": JSON lines or
+ * MessagePack, with --take only). */
+struct cli_input {
+    const char *url;
+    struct sqrl_plan *plan; /* NULL: standard input */
+    uint64_t take;
+};
+SQRL_CHECK int cli_input_open(const struct cli_args *args, const char *url,
+                              struct cli_input *out, struct sqrl_error *err);
+void cli_input_close(struct cli_input *input);
+
+/* Calls `visit` for every sample, and with block NULL when standard input makes wait:
+ * what was held back should go out then. A non-zero return of `visit` stops and is
+ * returned. */
 typedef int (*cli_sample_fn)(void *arg, const struct sqrl_projection *projection,
                              const struct sqrl_block *block, uint32_t index,
                              struct sqrl_error *err);
-SQRL_CHECK int cli_each_sample(const struct cli_args *args, const char *url,
-                               cli_sample_fn visit, void *arg, struct sqrl_error *err);
+SQRL_CHECK int cli_input_each(const struct cli_args *args, const struct cli_input *input,
+                              cli_sample_fn visit, void *arg, struct sqrl_error *err);
 
 /* A line that is drawn again and again on a terminal, and a plain line now and then
  * elsewhere; nothing with --json. total SQRL_UNKNOWN: no bar. Call cli_progress_end
@@ -107,11 +132,20 @@ void cli_progress_end(struct cli_progress *progress);
 /* "1.5 MiB"; writes into out[32]. */
 const char *cli_size_text(uint64_t bytes, char *out);
 uint64_t cli_now_ns(void);
-/* Set by Ctrl-C. */
-bool cli_interrupted(void);
+/* The signal that asked to end (SIGINT, SIGTERM), or 0. */
+int cli_interrupted(void);
+int cli_cancelled(struct sqrl_error *err);
+/* Writes all of it to standard output; a signal ends it. */
+SQRL_CHECK int cli_write(const void *data, size_t size, struct sqrl_error *err);
 
 /* Prints a value that was put together as MessagePack as one line of JSON. */
-int cli_print_json(const struct sqrl_bytes *value);
+int cli_print_json(const struct sqrl_bytes *value, FILE *file);
+
+/* Calls `visit` for each option that a driver's or format's table declares, with a title
+ * for its table: "reading, driver idx (IDX files ...)". A non-zero return stops. */
+typedef int (*cli_option_fn)(void *arg, const char *title,
+                             const struct sqrl_option *option);
+int cli_each_option(const struct cli_args *args, cli_option_fn visit, void *arg);
 /* One line of JSON for a sample, as the plan's projection shows it (NULL: whole). */
 SQRL_CHECK int cli_sample_json(const struct sqrl_projection *projection,
                                const struct sqrl_block *block, uint32_t index,

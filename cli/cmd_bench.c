@@ -93,7 +93,7 @@ static void print_round(const struct cli_args *args, const struct round *round) 
         cli_put_real(&report, "busy_seconds", (double)round->stats[i].busy_ns / 1e9);
         cli_put_real(&report, "wait_share", round->stats[i].wait_share);
     }
-    cli_print_json(&report);
+    cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }
 
@@ -102,9 +102,11 @@ static int run_bench(struct cli_args *args) {
     struct sqrl_plan *plan = NULL, *batched = NULL;
     struct round round;
     uint64_t batch, rounds;
-    if (!cli_number(args, "batch", 0, &batch) || !cli_number(args, "rounds", 3, &rounds))
-        return EXIT_USAGE;
-    int code = cli_plan(args, args->word[0], &plan, &err);
+    int code = cli_number(args, "batch", 0, &batch, &err);
+    if (code == SQRL_OK)
+        code = cli_number(args, "rounds", 3, &rounds, &err);
+    if (code == SQRL_OK)
+        code = cli_plan(args, args->word[0], &plan, &err);
     if (code == SQRL_OK && batch) {
         struct sqrl_batch_options options = {.size = sizeof options, .batch_size = batch};
         code = sqrl_plan_batch(plan, &options, &batched, &err);

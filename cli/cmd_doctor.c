@@ -1,4 +1,4 @@
-/* doctor and completion: what was built in, what the machine has; help for shells. */
+/* doctor: what was built in, what the machine has, what to change. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -119,7 +119,7 @@ static int run_doctor(struct cli_args *args) {
     if (args->json) {
         cli_put_map(&report, count);
         if (sqrl_bytes_append(&report, facts.data, facts.size, NULL) == SQRL_OK)
-            cli_print_json(&report);
+            cli_print_json(&report, stdout);
     }
     if (!advise(args) && !args->json)
         printf("all is well\n");
@@ -133,81 +133,4 @@ static const struct cli_option no_options[] = {{0}};
 const struct cli_command cli_doctor = {
     "doctor",   "",        "what was built in, what this machine has, and what to change",
     no_options, 0,         0,
-    CLI_READS,  run_doctor};
-
-/* --- completion --- */
-
-static void complete_bash(void) {
-    printf("_squirrel() {\n"
-           "    local cur=${COMP_WORDS[COMP_CWORD]} words=\n"
-           "    if [ \"$COMP_CWORD\" = 1 ]; then words='");
-    for (size_t i = 0; cli_commands[i]; i++)
-        printf("%s ", cli_commands[i]->name);
-    printf("--help --version'\n    else case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; cli_commands[i]; i++) {
-        printf("        %s) words='", cli_commands[i]->name);
-        for (const struct cli_option *option = cli_commands[i]->options; option->name;
-             option++)
-            printf("--%s ", option->name);
-        printf("--json --help' ;;\n");
-    }
-    printf("    esac; fi\n"
-           "    case $cur in\n"
-           "        -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")) ;;\n"
-           "        *) if [ \"$COMP_CWORD\" = 1 ]; then\n"
-           "            COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-           "        else COMPREPLY=($(compgen -f -- \"$cur\")); fi ;;\n"
-           "    esac\n"
-           "}\n"
-           "complete -o filenames -F _squirrel squirrel\n");
-}
-
-static void complete_zsh(void) {
-    printf("#compdef squirrel\n_squirrel() {\n    if (( CURRENT == 2 )); then\n"
-           "        local -a commands=(");
-    for (size_t i = 0; cli_commands[i]; i++)
-        printf("%s ", cli_commands[i]->name);
-    printf(")\n        _describe command commands\n    else case $words[2] in\n");
-    for (size_t i = 0; cli_commands[i]; i++) {
-        printf("        %s) _arguments '*:file:_files' ", cli_commands[i]->name);
-        for (const struct cli_option *option = cli_commands[i]->options; option->name;
-             option++)
-            printf("'--%s%s' ", option->name, option->value ? ":value:" : "");
-        printf("'--json' '--help' ;;\n");
-    }
-    printf("    esac; fi\n}\ncompdef _squirrel squirrel\n");
-}
-
-static void complete_fish(void) {
-    for (size_t i = 0; cli_commands[i]; i++) {
-        const struct cli_command *command = cli_commands[i];
-        printf("complete -c squirrel -n __fish_use_subcommand -a %s\n", command->name);
-        for (const struct cli_option *option = command->options; option->name; option++)
-            printf("complete -c squirrel -n '__fish_seen_subcommand_from %s' -l %s%s\n",
-                   command->name, option->name, option->value ? " -r" : "");
-    }
-}
-
-static int run_completion(struct cli_args *args) {
-    const char *shell = args->word[0];
-    if (strcmp(shell, "bash") == 0)
-        complete_bash();
-    else if (strcmp(shell, "zsh") == 0)
-        complete_zsh();
-    else if (strcmp(shell, "fish") == 0)
-        complete_fish();
-    else
-        return cli_usage(args, "there is no completion for '%s'; bash, zsh or fish",
-                         shell);
-    return EXIT_DONE;
-}
-
-const struct cli_command cli_completion = {
-    "completion",
-    "bash|zsh|fish",
-    "print a completion script: source <(squirrel completion bash)",
-    no_options,
-    1,
-    1,
-    0,
-    run_completion};
+    0,          run_doctor};

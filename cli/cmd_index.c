@@ -15,7 +15,7 @@ static int run_index(struct cli_args *args) {
         cli_put_number(&line, "blocks", report.blocks);
         cli_put_number(&line, "samples", report.samples);
         cli_put_number(&line, "file_bytes", report.file_bytes);
-        cli_print_json(&line);
+        cli_print_json(&line, stdout);
         sqrl_bytes_reset(&line);
     } else {
         char size[32];
@@ -37,5 +37,5 @@ const struct cli_command cli_index = {
     index_options,
     1,
     1,
-    CLI_READS,
+    0,
     run_index};

@@ -1,9 +1,9 @@
 /* pack and convert: samples from anywhere into shards, or into one file of any format. */
 #include "cli.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct job {
     struct sqrl_packer *packer;
@@ -37,6 +37,8 @@ static int pack_sample(void *arg, const struct sqrl_projection *projection,
                        const struct sqrl_block *block, uint32_t index,
                        struct sqrl_error *err) {
     struct job *job = arg;
+    if (!block)
+        return SQRL_OK;
     int code = projection ? put_projected(job->packer, projection, block, index, err)
                           : sqrl_packer_append_sample(job->packer, block, index, err);
     if ((++job->done & 1023) == 0) {
@@ -49,20 +51,25 @@ static int pack_sample(void *arg, const struct sqrl_projection *projection,
     return code;
 }
 
+/* Opens all sources before anything is written. */
+static int open_inputs(const struct cli_args *args, struct cli_input *inputs,
+                       struct sqrl_error *err) {
+    int code = SQRL_OK;
+    for (size_t i = 0; i + 1 < args->words && code == SQRL_OK; i++)
+        code = cli_input_open(args, args->word[i], &inputs[i], err);
+    return code;
+}
+
 /* How many samples the inputs have, where all know; for the progress bar. */
-static uint64_t expected_samples(const struct cli_args *args) {
+static uint64_t expected_samples(const struct cli_input *inputs, size_t count) {
     uint64_t total = 0;
-    for (size_t i = 0; i + 1 < args->words; i++) {
-        struct sqrl_plan *plan = NULL;
-        uint64_t count = SQRL_UNKNOWN;
-        if (strcmp(args->word[i], "-") == 0 ||
-            cli_plan(args, args->word[i], &plan, NULL) != SQRL_OK ||
-            sqrl_plan_count(plan, &count, NULL) != SQRL_OK)
-            count = SQRL_UNKNOWN;
-        sqrl_plan_unref(plan);
-        if (count == SQRL_UNKNOWN)
+    for (size_t i = 0; i < count; i++) {
+        uint64_t samples = SQRL_UNKNOWN;
+        if (!inputs[i].plan ||
+            sqrl_plan_count(inputs[i].plan, &samples, NULL) != SQRL_OK ||
+            samples == SQRL_UNKNOWN)
             return SQRL_UNKNOWN;
-        total += count;
+        total += samples;
     }
     return total;
 }
@@ -92,16 +99,6 @@ static void split_settings(struct cli_args *args, struct sqrl_setting *writing,
     args->setting_count = kept;
 }
 
-static bool size_value(const struct cli_args *args, const char *name, uint64_t *out) {
-    struct sqrl_error err = {0};
-    const char *text = cli_value(args, name);
-    *out = 0;
-    if (!text || sqrl_parse_size(text, out, &err) == SQRL_OK)
-        return true;
-    cli_usage(args, "--%s: %s", name, err.message);
-    return false;
-}
-
 static void print_report(const struct cli_args *args,
                          const struct sqrl_pack_report *report, const char *destination,
                          double seconds) {
@@ -115,7 +112,7 @@ static void print_report(const struct cli_args *args,
         cli_put_number(&out, "raw_bytes", report->raw_bytes);
         cli_put_number(&out, "file_bytes", report->file_bytes);
         cli_put_real(&out, "seconds", seconds);
-        cli_print_json(&out);
+        cli_print_json(&out, stdout);
         sqrl_bytes_reset(&out);
         return;
     }
@@ -126,29 +123,51 @@ static void print_report(const struct cli_args *args,
             cli_size_text(report->raw_bytes, raw), seconds);
 }
 
+/* Reads all inputs into the packer, and ends it: commits, or removes what was written. */
+static int copy_inputs(struct cli_args *args, const struct cli_input *inputs,
+                       struct job *job, struct sqrl_pack_report *report,
+                       struct sqrl_error *err) {
+    size_t count = args->words - 1;
+    int code = SQRL_OK;
+    cli_progress_start(&job->progress, args, args->command->name,
+                       expected_samples(inputs, count));
+    for (size_t i = 0; i < count && code == SQRL_OK; i++)
+        code = cli_input_each(args, &inputs[i], pack_sample, job, err);
+    if (code == SQRL_OK && cli_interrupted())
+        code = cli_cancelled(err);
+    if (code)
+        sqrl_packer_abandon(job->packer);
+    else
+        code = sqrl_packer_finish(job->packer, report, err);
+    cli_progress_end(&job->progress);
+    return code;
+}
+
 static int pack_into(struct cli_args *args, const char *destination,
                      struct sqrl_pack_options *options) {
     struct sqrl_error err = {0};
     struct sqrl_pack_report report = {0};
     struct job job = {0};
-    uint64_t start = cli_now_ns(), total = expected_samples(args);
-    int code = sqrl_packer_open(args->context, destination, options, &job.packer, &err);
-    cli_progress_start(&job.progress, args, args->command->name, total);
-    for (size_t i = 0; i + 1 < args->words && code == SQRL_OK; i++)
-        code = cli_each_sample(args, args->word[i], pack_sample, &job, &err);
-    cli_progress_end(&job.progress);
-    if (code) {
-        sqrl_packer_abandon(job.packer);
-        return cli_fail(args, &err);
-    }
-    code = sqrl_packer_finish(job.packer, &report, &err);
+    uint64_t start = cli_now_ns();
+    struct cli_input *inputs = calloc(args->words, sizeof *inputs);
+    int code = inputs ? open_inputs(args, inputs, &err)
+                      : sqrl_error_set(&err, SQRL_E_NO_MEMORY, "out of memory");
+    /* A reader of messages that goes away must not end the work halfway. */
+    signal(SIGPIPE, SIG_IGN);
+    if (code == SQRL_OK)
+        code = sqrl_packer_open(args->context, destination, options, &job.packer, &err);
+    if (code == SQRL_OK)
+        code = copy_inputs(args, inputs, &job, &report, &err);
+    for (size_t i = 0; inputs && i + 1 < args->words; i++)
+        cli_input_close(&inputs[i]);
+    free(inputs);
     if (code)
         return cli_fail(args, &err);
     print_report(args, &report, destination, (double)(cli_now_ns() - start) / 1e9);
     return EXIT_DONE;
 }
 
-/* convert X -: JSON lines to standard output. */
+/* X -: JSON lines to standard output. */
 static int convert_to_output(struct cli_args *args) {
     args->words--;
     return cli_cat.run(args);
@@ -158,14 +177,18 @@ static int run_pack(struct cli_args *args) {
     struct sqrl_setting writing[MAX_OPTIONS];
     struct sqrl_settings settings = {writing, 0};
     struct sqrl_pack_options options = {.size = sizeof options, .settings = &settings};
+    struct sqrl_error err = {0};
     const char *destination = args->word[args->words - 1];
     options.format = cli_value(args, "format");
     options.overwrite = cli_value(args, "overwrite") != NULL;
     options.append = cli_value(args, "append") != NULL;
-    if (!cli_number(args, "samples-per-shard", 0, &options.samples_per_shard) ||
-        !size_value(args, "shard-size", &options.shard_bytes) ||
-        !size_value(args, "block-size", &options.block_bytes))
-        return EXIT_USAGE;
+    int code = cli_number(args, "samples-per-shard", 0, &options.samples_per_shard, &err);
+    if (code == SQRL_OK)
+        code = cli_size(args, "shard-size", &options.shard_bytes, &err);
+    if (code == SQRL_OK)
+        code = cli_size(args, "block-size", &options.block_bytes, &err);
+    if (code)
+        return cli_fail(args, &err);
     split_settings(args, writing, &settings.count);
     if (strcmp(destination, "-") == 0)
         return convert_to_output(args);

@@ -6,17 +6,15 @@
 
 /* --- head and cat --- */
 
+/* Lines go out in large pieces, or when standard input makes wait. */
 struct printer {
-    struct sqrl_bytes line;
-    uint64_t left;
+    struct sqrl_bytes lines;
 };
 
 static int flush_lines(struct printer *printer, struct sqrl_error *err) {
-    size_t size = printer->line.size;
-    printer->line.size = 0;
-    if (fwrite(printer->line.data, 1, size, stdout) != size)
-        return sqrl_error_set(err, SQRL_E_IO, "writing to standard output failed");
-    return SQRL_OK;
+    size_t size = printer->lines.size;
+    printer->lines.size = 0;
+    return cli_write(printer->lines.data, size, err);
 }
 
 static int print_sample(void *arg, const struct sqrl_projection *projection,
@@ -24,23 +22,34 @@ static int print_sample(void *arg, const struct sqrl_projection *projection,
                         struct sqrl_error *err) {
     enum { FLUSH_BYTES = 64 << 10 };
     struct printer *printer = arg;
-    int code = cli_sample_json(projection, block, index, &printer->line, err);
+    if (!block)
+        return flush_lines(printer, err);
+    int code = cli_sample_json(projection, block, index, &printer->lines, err);
     if (code == SQRL_OK)
-        code = sqrl_bytes_append(&printer->line, "\n", 1, err);
-    if (code == SQRL_OK && printer->line.size >= FLUSH_BYTES)
+        code = sqrl_bytes_append(&printer->lines, "\n", 1, err);
+    if (code == SQRL_OK && printer->lines.size >= FLUSH_BYTES)
         code = flush_lines(printer, err);
     return code;
 }
 
+/* What was good before a fault is printed before the error. */
 static int print_samples(struct cli_args *args) {
     struct printer printer = {0};
     struct sqrl_error err = {0};
     int code = SQRL_OK;
-    for (size_t i = 0; i < args->words && code == SQRL_OK; i++)
-        code = cli_each_sample(args, args->word[i], print_sample, &printer, &err);
-    int flushed = flush_lines(&printer, code ? NULL : &err);
-    sqrl_bytes_reset(&printer.line);
-    return code || flushed ? cli_fail(args, &err) : EXIT_DONE;
+    for (size_t i = 0; i < args->words && code == SQRL_OK; i++) {
+        struct cli_input input;
+        code = cli_input_open(args, args->word[i], &input, &err);
+        if (code == SQRL_OK)
+            code = cli_input_each(args, &input, print_sample, &printer, &err);
+        cli_input_close(&input);
+    }
+    if (!cli_interrupted()) {
+        int flushed = flush_lines(&printer, code ? NULL : &err);
+        code = code ? code : flushed;
+    }
+    sqrl_bytes_reset(&printer.lines);
+    return code ? cli_fail(args, &err) : EXIT_DONE;
 }
 
 static const struct cli_option show_options[] = {CLI_PLAN_OPTIONS, {0}};
@@ -88,7 +97,7 @@ static void list_catalog(const struct cli_args *args,
                    source.driver_name);
     }
     if (args->json)
-        cli_print_json(&report);
+        cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }
 
@@ -113,7 +122,7 @@ static void list_shards(const struct cli_args *args, struct sqrl_source *source)
         printf("  %10s  %s\n", cli_size_text(shard->file_bytes, size), shard->path);
     }
     if (args->json)
-        cli_print_json(&report);
+        cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }
 
@@ -252,7 +261,7 @@ static void print_info_json(struct sqrl_source *source, const struct sqrl_schema
         sqrl_field_type_text(&schema->fields[i], text, sizeof text);
         cli_put_text(&report, schema->fields[i].name, text);
     }
-    cli_print_json(&report);
+    cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }
 

@@ -99,7 +99,7 @@ static void print_verdict(const struct cli_args *args, struct verdict *verdict,
     cli_put_array(&report, verdict->fault_count);
     if (sqrl_bytes_append(&report, verdict->faults.data, verdict->faults.size, NULL) ==
         SQRL_OK)
-        cli_print_json(&report);
+        cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }
 

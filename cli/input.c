@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,8 +11,8 @@
 int cli_open(const struct cli_args *args, const char *url, struct sqrl_source **out,
              struct sqrl_error *err) {
     const struct sqrl_settings settings = {args->settings, args->setting_count};
-    if (strchr(url, '#'))
-        return sqrl_catalog_open(args->context, url, out, err);
+    if (strstr(url, ".yaml#") || strstr(url, ".yml#"))
+        return sqrl_catalog_open(args->context, url, &settings, out, err);
     return sqrl_open(args->context, url, &settings, out, err);
 }
 
@@ -72,9 +73,9 @@ static int add_number(const struct cli_args *args, const char *option, number_st
     struct sqrl_plan *next = NULL;
     if (!cli_value(args, option))
         return SQRL_OK;
-    if (!cli_number(args, option, 0, &number))
-        return sqrl_error_set(err, SQRL_E_INVALID, "--%s is not usable", option);
-    int code = stage(*plan, number, &next, err);
+    int code = cli_number(args, option, 0, &number, err);
+    if (code == SQRL_OK)
+        code = stage(*plan, number, &next, err);
     return advance(plan, next, code);
 }
 
@@ -109,8 +110,107 @@ int cli_plan(const struct cli_args *args, const char *url, struct sqrl_plan **ou
     return code;
 }
 
-static int cancelled(struct sqrl_error *err) {
-    return sqrl_error_set(err, SQRL_E_CANCELLED, "interrupted");
+/* --- standard input --- */
+/* Read until a buffer is full or the input makes wait, cut behind the last whole sample,
+ * parse, keep the rest for the next block. Doubles the buffer for a large sample. */
+struct feed {
+    struct sqrl_bytes rest;
+    bool lines, known, end, waits;
+    uint64_t line, origin; /* of the first byte of rest */
+};
+
+enum { FEED_BYTES = 1 << 20, POLL_MS = 100 };
+
+/* Waits for input, so that Ctrl-C ends it even between two reads. */
+static int wait_for_input(struct sqrl_error *err) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    while (!cli_interrupted() && poll(&input, 1, POLL_MS) == 0)
+        ;
+    return cli_interrupted() ? cli_cancelled(err) : SQRL_OK;
+}
+
+static bool input_is_ready(void) {
+    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
+    return poll(&input, 1, 0) != 0;
+}
+
+static int feed_fill(struct feed *feed, struct sqrl_error *err) {
+    size_t want =
+        feed->rest.size < FEED_BYTES ? FEED_BYTES - feed->rest.size : feed->rest.size;
+    if (feed->rest.size > (UINT64_C(1) << 31))
+        return sqrl_error_set(err, SQRL_E_LIMIT, "a sample of more than 2 GiB");
+    int code = sqrl_bytes_reserve(&feed->rest, want, err);
+    feed->waits = false;
+    while (code == SQRL_OK && want && !feed->end && !feed->waits) {
+        if ((code = wait_for_input(err)))
+            break;
+        ssize_t got = read(STDIN_FILENO, feed->rest.data + feed->rest.size, want);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return sqrl_error_set_errno(err, errno, "can't be read");
+        feed->end = got == 0;
+        feed->rest.size += (size_t)got;
+        want -= (size_t)got;
+        feed->waits = !feed->end && !input_is_ready();
+    }
+    return code;
+}
+
+/* JSON lines are texts; a MessagePack map or list begins with a byte above 127. */
+static int feed_sniff(struct feed *feed, struct sqrl_error *err) {
+    static const struct {
+        const char *magic, *program;
+    } packed[] = {
+        {"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x04\x22\x4d\x18", "lz4"}};
+    if (feed->known || feed->rest.size < 4)
+        return SQRL_OK;
+    feed->known = true;
+    feed->lines = feed->rest.data[0] < 128;
+    feed->line = 1;
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+        if (memcmp(feed->rest.data, packed[i].magic, strlen(packed[i].magic)) == 0)
+            return sqrl_error_set(err, SQRL_E_FORMAT,
+                                  "it is compressed; unpack it before: %s -dc FILE | "
+                                  "squirrel ... -",
+                                  packed[i].program);
+    return SQRL_OK;
+}
+
+/* How much of the rest can be parsed: all of it, or the whole lines. */
+static size_t feed_whole(const struct feed *feed) {
+    if (feed->end || !feed->lines)
+        return feed->rest.size;
+    const uint8_t *last = memrchr(feed->rest.data, '\n', feed->rest.size);
+    return last ? (size_t)(last - feed->rest.data) + 1 : 0;
+}
+
+/* *out may be set on failure: the samples before the fault. */
+static int feed_parse(struct feed *feed, struct sqrl_context *context,
+                      struct sqrl_block **out, size_t *used, struct sqrl_error *err) {
+    size_t size = feed_whole(feed);
+    *used = 0;
+    int code = sqrl_block_new(context, out, err);
+    if (code == SQRL_OK)
+        code = sqrl_buffer_new(context, size ? size : 1, &(*out)->bytes, err);
+    if (code)
+        return code;
+    memcpy((*out)->bytes->data, feed->rest.data, size);
+    (*out)->bytes->size = size;
+    (*out)->line = feed->lines ? feed->line : 0;
+    (*out)->origin = feed->origin;
+    *used = size;
+    if (!feed->lines)
+        return sqrl_block_parse_msgpack(*out, 0, feed->end ? NULL : used, NULL, err);
+    for (size_t i = 0; i < size; i++)
+        feed->line += feed->rest.data[i] == '\n';
+    return sqrl_block_parse_jsonl(*out, 0, SQRL_JSON_NAN, NULL, err);
+}
+
+static void feed_advance(struct feed *feed, size_t used) {
+    memmove(feed->rest.data, feed->rest.data + used, feed->rest.size - used);
+    feed->rest.size -= used;
+    feed->origin += used;
 }
 
 static int visit_block(const struct sqrl_block *block, cli_sample_fn visit, void *arg,
@@ -121,140 +221,102 @@ static int visit_block(const struct sqrl_block *block, cli_sample_fn visit, void
     return code;
 }
 
-/* Standard input: read until a buffer is full or the input ends, cut behind the last
- * whole sample, parse, keep the rest for the next block. Doubles the buffer for a large
- * sample. */
-struct feed {
-    struct sqrl_bytes rest;
-    bool lines, known, end;
-    uint64_t line;
-};
-
-enum { FEED_BYTES = 1 << 20 };
-
-static int feed_fill(struct feed *feed, struct sqrl_error *err) {
-    size_t want =
-        feed->rest.size < FEED_BYTES ? FEED_BYTES - feed->rest.size : feed->rest.size;
-    if (feed->rest.size > (UINT64_C(1) << 31))
-        return sqrl_error_set(err, SQRL_E_LIMIT, "a sample of more than 2 GiB");
-    int code = sqrl_bytes_reserve(&feed->rest, want, err);
-    while (code == SQRL_OK && want && !feed->end) {
-        ssize_t got = read(STDIN_FILENO, feed->rest.data + feed->rest.size, want);
-        if (got < 0 && errno == EINTR && !cli_interrupted())
-            continue;
-        if (got < 0)
-            return cli_interrupted() ? cancelled(err)
-                                     : sqrl_error_set_errno(err, errno, "reading");
-        feed->end = got == 0;
-        feed->rest.size += (size_t)got;
-        want -= (size_t)got;
-    }
-    return code;
-}
-
-/* JSON when the first byte can begin a JSON text and no MessagePack map. */
-static void feed_sniff(struct feed *feed) {
-    if (feed->known || !feed->rest.size)
-        return;
-    feed->known = true;
-    feed->lines = strchr("{[\" \t\r\n", feed->rest.data[0]) != NULL;
-    feed->line = 1;
-}
-
-static int feed_parse(struct feed *feed, struct sqrl_context *context,
-                      struct sqrl_block **out, size_t *used, struct sqrl_error *err) {
-    size_t size = feed->rest.size;
-    *used = 0;
-    if (feed->lines && !feed->end) {
-        const uint8_t *last = memrchr(feed->rest.data, '\n', size);
-        size = last ? (size_t)(last - feed->rest.data) + 1 : 0;
-    }
-    int code = sqrl_block_new(context, out, err);
+/* One step: what is there now goes to `visit`, then the fault, if there is one. */
+static int feed_step(struct feed *feed, struct sqrl_context *context, cli_sample_fn visit,
+                     void *arg, uint64_t *left, struct sqrl_error *err) {
+    struct sqrl_block *block = NULL;
+    struct sqrl_error fault = {0};
+    size_t used = 0;
+    int code = feed_fill(feed, err);
     if (code == SQRL_OK)
-        code = sqrl_buffer_new(context, size ? size : 1, &(*out)->bytes, err);
-    if (code)
+        code = feed_sniff(feed, err);
+    if (code || !feed->rest.size || (!feed->known && !feed->end))
         return code;
-    memcpy((*out)->bytes->data, feed->rest.data, size);
-    (*out)->bytes->size = size;
-    (*out)->line = feed->lines ? feed->line : 0;
-    if (!feed->lines)
-        return sqrl_block_parse_msgpack(*out, 0, feed->end ? NULL : used, NULL, err);
-    *used = size;
-    for (size_t i = 0; i < size; i++)
-        feed->line += feed->rest.data[i] == '\n';
-    return sqrl_block_parse_jsonl(*out, 0, SQRL_JSON_NAN, NULL, err);
+    if (!feed->known)
+        feed->lines = feed->rest.data[0] < 128;
+    int parsed = feed_parse(feed, context, &block, &used, &fault);
+    if (block)
+        code = visit_block(block, visit, arg, left, err);
+    sqrl_block_unref(block);
+    if (code == SQRL_OK && parsed && *left) {
+        if (err)
+            *err = fault;
+        return parsed;
+    }
+    feed_advance(feed, used);
+    if (code == SQRL_OK && feed->waits)
+        code = visit(arg, NULL, NULL, 0, err);
+    return code;
 }
 
 static int each_of_input(struct sqrl_context *context, uint64_t left, cli_sample_fn visit,
                          void *arg, struct sqrl_error *err) {
-    struct feed feed = {0};
+    struct feed feed = {.line = 1};
     int code = SQRL_OK;
     while (code == SQRL_OK && !feed.end && left) {
-        struct sqrl_block *block = NULL;
-        size_t used = 0;
-        code = feed_fill(&feed, err);
-        feed_sniff(&feed);
-        if (code == SQRL_OK && feed.rest.size)
-            code = feed_parse(&feed, context, &block, &used, err);
-        if (block && (code == SQRL_OK || block->count)) {
-            int visited = visit_block(block, visit, arg, &left, code ? NULL : err);
-            code = code ? code : visited;
-        }
-        sqrl_block_unref(block);
-        if (code == SQRL_OK && !feed.end) {
-            memmove(feed.rest.data, feed.rest.data + used, feed.rest.size - used);
-            feed.rest.size -= used;
-        }
+        code = feed_step(&feed, context, visit, arg, &left, err);
         if (code == SQRL_OK && cli_interrupted())
-            code = cancelled(err);
+            code = cli_cancelled(err);
     }
     sqrl_bytes_reset(&feed.rest);
     return code ? sqrl_error_at(err, code, "standard input") : SQRL_OK;
 }
 
+/* --- plans --- */
 static int each_of_plan(struct sqrl_plan *plan, cli_sample_fn visit, void *arg,
                         struct sqrl_error *err) {
     enum { SLICE_NS = 50 * 1000 * 1000 };
+    const struct sqrl_projection *projection = sqrl_plan_projection(plan);
     struct sqrl_iterator *iterator = NULL;
-    struct sqrl_run *run;
     int code = sqrl_iterator_open(plan, &iterator, err);
     while (code == SQRL_OK) {
+        struct sqrl_run *run = NULL;
         while (!sqrl_iterator_wait(iterator, SLICE_NS) && !cli_interrupted())
             ;
-        if (cli_interrupted())
-            code = cancelled(err);
-        if (code == SQRL_OK)
-            code = sqrl_iterator_next_run(iterator, &run, err);
+        code = cli_interrupted() ? cli_cancelled(err)
+                                 : sqrl_iterator_next_run(iterator, &run, err);
         if (code || !run)
             break;
         for (uint32_t i = 0; i < run->count && code == SQRL_OK; i++)
-            code = visit(arg, sqrl_plan_projection(plan), run->samples[i].block,
-                         run->samples[i].index, err);
+            code =
+                visit(arg, projection, run->samples[i].block, run->samples[i].index, err);
         sqrl_run_release(run);
     }
     sqrl_iterator_close(iterator);
     return code;
 }
 
-int cli_each_sample(const struct cli_args *args, const char *url, cli_sample_fn visit,
-                    void *arg, struct sqrl_error *err) {
-    struct sqrl_plan *plan = NULL;
-    if (strcmp(url, "-") == 0) {
-        static const char *const stages[] = {"where", "select", "drop", "shuffle",
-                                             "skip"};
-        for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
-            if (cli_value(args, stages[i]))
-                return sqrl_error_set(
-                    err, SQRL_E_INVALID,
-                    "--%s needs a file; standard input is read as it comes", stages[i]);
-        uint64_t take;
-        if (!cli_number(args, "take", UINT64_MAX, &take))
-            return sqrl_error_set(err, SQRL_E_INVALID, "--take is not usable");
-        return each_of_input(args->context, take, visit, arg, err);
-    }
-    int code = cli_plan(args, url, &plan, err);
-    if (code == SQRL_OK)
-        code = each_of_plan(plan, visit, arg, err);
-    sqrl_plan_unref(plan);
-    return code;
+/* --- both --- */
+static int open_standard_input(const struct cli_args *args, struct cli_input *out,
+                               struct sqrl_error *err) {
+    static const char *const stages[] = {"where", "select", "drop", "shuffle", "skip"};
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
+        if (cli_value(args, stages[i]))
+            return sqrl_error_set(
+                err, SQRL_E_INVALID,
+                "--%s needs a file; standard input is taken as it comes", stages[i]);
+    if (args->setting_count)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "--%s needs a file; standard input is JSON lines or "
+                              "MessagePack",
+                              args->settings[0].name);
+    return cli_number(args, "take", UINT64_MAX, &out->take, err);
+}
+
+int cli_input_open(const struct cli_args *args, const char *url, struct cli_input *out,
+                   struct sqrl_error *err) {
+    *out = (struct cli_input){.url = url};
+    return strcmp(url, "-") == 0 ? open_standard_input(args, out, err)
+                                 : cli_plan(args, url, &out->plan, err);
+}
+
+void cli_input_close(struct cli_input *input) {
+    sqrl_plan_unref(input->plan);
+    input->plan = NULL;
+}
+
+int cli_input_each(const struct cli_args *args, const struct cli_input *input,
+                   cli_sample_fn visit, void *arg, struct sqrl_error *err) {
+    return input->plan ? each_of_plan(input->plan, visit, arg, err)
+                       : each_of_input(args->context, input->take, visit, arg, err);
 }

@@ -1,6 +1,7 @@
 /* What the command prints: JSON reports, sizes, progress. */
 #include "cli.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -113,17 +114,33 @@ void cli_put_real(struct sqrl_bytes *out, const char *key, double value) {
     must(sqrl_msgpack_put_float(out, value, NULL));
 }
 
-int cli_print_json(const struct sqrl_bytes *value) {
+int cli_print_json(const struct sqrl_bytes *value, FILE *file) {
     struct sqrl_tape tape = {0};
     struct sqrl_bytes text = {0};
     size_t offset = 0;
     must(sqrl_msgpack_decode(&tape, value->data, value->size, &offset, NULL, NULL));
     must(sqrl_json_encode(&text, tape.nodes, 0, value->data, NULL));
-    bool written = fwrite(text.data, 1, text.size, stdout) == text.size &&
-                   fputc('\n', stdout) != EOF && fflush(stdout) == 0;
+    bool written =
+        fwrite(text.data, 1, text.size, file) == text.size && fputc('\n', file) != EOF;
     sqrl_bytes_reset(&text);
     sqrl_tape_reset(&tape);
     return written ? EXIT_DONE : EXIT_FAILED;
+}
+
+int cli_write(const void *data, size_t size, struct sqrl_error *err) {
+    while (size) {
+        ssize_t done = write(STDOUT_FILENO, data, size);
+        if (done < 0 && errno == EINTR && !cli_interrupted())
+            continue;
+        if (done < 0)
+            return cli_interrupted()
+                       ? cli_cancelled(err)
+                       : sqrl_error_set_errno(err, errno,
+                                              "standard output can't be written");
+        data = (const char *)data + done;
+        size -= (size_t)done;
+    }
+    return SQRL_OK;
 }
 
 /* A sample under a projection is a map of fields at the top. */

@@ -98,9 +98,10 @@ SQRL_CHECK int sqrl_catalog_source_open(struct sqrl_context *context,
                                         const struct sqrl_catalog_source *source,
                                         const struct sqrl_settings *more,
                                         struct sqrl_source **out, struct sqrl_error *err);
-/* Opens what "catalog.yaml#name" or "catalog.yaml#name@version" names. The last # counts,
- * and an @ only where digits (or -1) follow to the end. */
+/* Opens what "catalog.yaml#name" or "catalog.yaml#name@version" names; `more` as above.
+ * The last # counts, and an @ only where digits (or -1) follow to the end. */
 SQRL_CHECK int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
+                                 const struct sqrl_settings *more,
                                  struct sqrl_source **out, struct sqrl_error *err);
 
 #ifdef __cplusplus

@@ -48,7 +48,7 @@ static PyObject *native_open_catalog(PyObject *module, PyObject *arg) {
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    rc = sqrl_catalog_open(context, reference, &source, &err);
+    rc = sqrl_catalog_open(context, reference, NULL, &source, &err);
     Py_END_ALLOW_THREADS
     Py_DECREF(path);
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_source_new(state, source);

@@ -183,7 +183,8 @@ static int64_t split_version(char *name) {
 }
 
 int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
-                      struct sqrl_source **out, struct sqrl_error *err) {
+                      const struct sqrl_settings *more, struct sqrl_source **out,
+                      struct sqrl_error *err) {
     struct sqrl_catalog *catalog = NULL;
     struct sqrl_catalog_source source;
     *out = NULL;
@@ -204,7 +205,7 @@ int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
         int64_t version = split_version(name);
         code = sqrl_catalog_find(catalog, name, version, &source, err);
         if (!code)
-            code = sqrl_catalog_source_open(context, &source, NULL, out, err);
+            code = sqrl_catalog_source_open(context, &source, more, out, err);
         if (code)
             sqrl_error_at(err, code, "%s", file);
     }
