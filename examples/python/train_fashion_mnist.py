@@ -3,7 +3,8 @@ and a small softmax classifier trained from a shuffled, batched stream.
 
     python examples/python/train_fashion_mnist.py [FOLDER]
 
-The images are those of the Debian package dataset-fashion-mnist; FOLDER (default demo-data) receives shards and catalog.
+The images are those of the Debian package dataset-fashion-mnist; FOLDER (default demo-data) receives the shards and
+the catalog.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ def main() -> int:
     pack(idx / "train-images-idx3-ubyte.gz", folder / "train")
     pack(idx / "t10k-images-idx3-ubyte.gz", folder / "test")
     catalog = Catalog.from_files([str(write_catalog(folder))])
-    print(f"catalog {folder}/catalog.yaml: " + ", ".join(f"{name} (version {catalog[name].version})" for name in catalog))
+    names = ", ".join(f"{name} (version {catalog[name].version})" for name in catalog)
+    print(f"catalog {folder}/catalog.yaml: {names}")
     train_source = catalog["fashion-mnist-train"].get_driver().get_iter()
     test_source = catalog["fashion-mnist-test"].get_driver().get_iter()
     print(repr(train_source), f"{len(train_source):,} samples")

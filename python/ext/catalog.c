@@ -1,5 +1,6 @@
-/* catalog.c - catalogs as YAML, between lists of tuples and libsqrl. The mapping itself is Python's
- * (squirrel/catalog): here sources are (name, version, driver_name, kwargs, metadata). */
+/* catalog.c - catalogs as YAML, between lists of tuples and libsqrl. The mapping itself
+ * is Python's (squirrel/catalog): here sources are (name, version, driver_name, kwargs,
+ * metadata). */
 #include "ext.h"
 
 /* One source as a tuple, or NULL with an exception. */
@@ -55,7 +56,8 @@ PyObject *ext_catalog_read(PyObject *module, PyObject *args) {
 }
 
 /* Adds one (name, version, driver_name, kwargs, metadata); -1 with an exception. */
-static int add_source(struct ext_state *state, struct sqrl_catalog *catalog, PyObject *item) {
+static int add_source(struct ext_state *state, struct sqrl_catalog *catalog,
+                      PyObject *item) {
     struct sqrl_error err = {0};
     struct sqrl_bytes kwargs = {0}, metadata = {0};
     const char *name, *driver;
@@ -101,7 +103,8 @@ PyObject *ext_catalog_write(PyObject *module, PyObject *sources) {
     if (sqrl_catalog_write(catalog, &text, &err) != SQRL_OK)
         ext_raise(state, &err);
     else
-        result = PyUnicode_FromStringAndSize((const char *)text.data, (Py_ssize_t)text.size);
+        result =
+            PyUnicode_FromStringAndSize((const char *)text.data, (Py_ssize_t)text.size);
 done:
     sqrl_bytes_reset(&text);
     sqrl_catalog_free(catalog);
