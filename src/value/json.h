@@ -58,6 +58,31 @@ enum sqrl_json_number_status {
 enum sqrl_json_number_status
 sqrl_json_number_read(const uint8_t *text, const uint8_t *end, const uint8_t *origin,
                       struct sqrl_node *node, const uint8_t **stop);
+/* w * 10^q, correctly rounded. */
+double sqrl_json_decimal(uint64_t w, int64_t q, bool negative);
+
+static inline bool sqrl_json_is_digit(uint8_t c) {
+    return (uint8_t)(c - '0') < 10;
+}
+
+/* True when all eight bytes are digits: neither adding 6 to the low nibbles nor looking
+ * at the high ones leaves 0x3_. */
+static inline bool sqrl_json_eight_digits(uint64_t v) {
+    return ((v & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
+            (((v + UINT64_C(0x0606060606060606)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) >> 4)) ==
+           UINT64_C(0x3333333333333333);
+}
+
+/* The value of eight digits: pairs, then fours, then the whole, by multiplication. */
+static inline uint64_t sqrl_json_eight_value(uint64_t v) {
+    v -= UINT64_C(0x3030303030303030);
+    v = v * 10 + (v >> 8);
+    uint64_t low = (v & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064);
+    uint64_t high =
+        (v >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001);
+    return (low + high) >> 32;
+}
+
 #define SQRL_JSON_FLOAT_BYTES 32
 /* Writes the shortest decimal that reads back equal, laid out as Python's repr does:
  * "1.0", "1e+16", "-0.0", "NaN", "Infinity". Returns its length; no NUL. */

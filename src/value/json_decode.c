@@ -352,8 +352,54 @@ ALWAYS_INLINE int put_common_word(struct json *d, const uint8_t *p,
     return put_word(d, p, node);
 }
 
+#define MAX_DIGITS 19 /* that surely fit 64 bits */
+#define SHORT_NUMBER_BYTES (1 + MAX_DIGITS + 1 + 1 + MAX_DIGITS + 8)
+
+/* Digits into *value, at most one more than MAX_DIGITS. Returns the byte behind. */
+ALWAYS_INLINE const uint8_t *short_digits(const uint8_t *p, uint64_t *value) {
+    const uint8_t *stop = p + MAX_DIGITS + 1;
+    uint64_t v = *value;
+    for (unsigned digit; p < stop && (digit = (unsigned)(*p - '0')) < 10; p++)
+        v = v * 10 + digit;
+    *value = v;
+    return p;
+}
+
+/* Nearly all numbers: at most 18 digits, perhaps with a point, no exponent, enough bytes
+ * behind. False leaves the number to sqrl_json_number_read. */
+ALWAYS_INLINE bool put_short_number(const struct json *d, const uint8_t *p,
+                                    struct sqrl_node *node) {
+    if (SQRL_UNLIKELY(d->bytes + d->size - p < SHORT_NUMBER_BYTES))
+        return false;
+    bool negative = *p == '-';
+    const uint8_t *digits = p += negative;
+    uint64_t value = 0;
+    p = short_digits(p, &value);
+    ptrdiff_t whole = p - digits, fraction = 0;
+    if (whole == 0 || whole >= MAX_DIGITS || (*digits == '0' && whole > 1))
+        return false;
+    if (*p == '.') {
+        digits = ++p;
+        if (sqrl_json_eight_digits(sqrl_load_le64(p))) {
+            value = value * 100000000 + sqrl_json_eight_value(sqrl_load_le64(p));
+            p += 8;
+        }
+        p = short_digits(p, &value);
+        fraction = p - digits;
+        if (fraction == 0 || whole + fraction > MAX_DIGITS || !DELIMITER[*p])
+            return false;
+        double f = sqrl_json_decimal(value, -fraction, negative);
+        sqrl_node_put(node, SQRL_FLOAT, 0, 0, 0, sqrl_double_bits(f));
+        return true;
+    }
+    sqrl_node_put(node, SQRL_INT, 0, 0, 0, negative ? 0 - value : value);
+    return DELIMITER[*p];
+}
+
 ALWAYS_INLINE int put_scalar(struct json *d, const uint8_t *p, struct sqrl_node *node) {
     if (SQRL_LIKELY((uint8_t)(*p - '0') < 10 || *p == '-')) {
+        if (SQRL_LIKELY(put_short_number(d, p, node)))
+            return SQRL_OK;
         const uint8_t *end = d->bytes + d->size, *stop;
         enum sqrl_json_number_status status =
             sqrl_json_number_read(p, end, d->bytes, node, &stop);

@@ -18,40 +18,18 @@
 
 __extension__ typedef unsigned __int128 u128;
 
-static inline bool is_digit(uint8_t c) {
-    return (uint8_t)(c - '0') < 10;
-}
-
-/* True when all eight bytes are digits: neither adding 6 to the low nibbles nor looking
- * at the high ones leaves 0x3_. */
-static inline bool eight_digits(uint64_t v) {
-    return ((v & UINT64_C(0xf0f0f0f0f0f0f0f0)) |
-            (((v + UINT64_C(0x0606060606060606)) & UINT64_C(0xf0f0f0f0f0f0f0f0)) >> 4)) ==
-           UINT64_C(0x3333333333333333);
-}
-
-/* The value of eight digits: pairs, then fours, then the whole, by multiplication. */
-static inline uint64_t eight_value(uint64_t v) {
-    v -= UINT64_C(0x3030303030303030);
-    v = v * 10 + (v >> 8);
-    uint64_t low = (v & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064);
-    uint64_t high =
-        (v >> 16 & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001);
-    return (low + high) >> 32;
-}
-
 /* Reads digits into *w (which may wrap: the caller counts). Returns the byte behind. */
 static inline const uint8_t *read_digits(const uint8_t *p, const uint8_t *end,
                                          uint64_t *w) {
     uint64_t value = *w;
     while (end - p >= 8) {
         uint64_t v = sqrl_load_le64(p);
-        if (!eight_digits(v))
+        if (!sqrl_json_eight_digits(v))
             break;
-        value = value * 100000000 + eight_value(v);
+        value = value * 100000000 + sqrl_json_eight_value(v);
         p += 8;
     }
-    for (; p < end && is_digit(*p); p++)
+    for (; p < end && sqrl_json_is_digit(*p); p++)
         value = value * 10 + (uint64_t)(*p - '0');
     *w = value;
     return p;
@@ -109,7 +87,7 @@ static const double EXACT_POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  
                                       1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                       1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-static double convert(uint64_t w, int64_t q, bool negative) {
+double sqrl_json_decimal(uint64_t w, int64_t q, bool negative) {
     if (w <= UINT64_C(1) << 53 && q >= -22 && q <= 22) {
         double f = (double)w;
         f = q < 0 ? f / EXACT_POWERS[-q] : f * EXACT_POWERS[q];
@@ -162,10 +140,10 @@ static bool convert_long(const struct decimal *d, double *out) {
             q += !fraction;
         }
     }
-    *out = convert(w, q, d->negative);
+    *out = sqrl_json_decimal(w, q, d->negative);
     if (!cut)
         return true;
-    double above = convert(w + 1, q, d->negative);
+    double above = sqrl_json_decimal(w + 1, q, d->negative);
     if (memcmp(out, &above, sizeof above) == 0)
         return true;
     return convert_slowly(d->text, (size_t)(d->stop - d->text), out);
@@ -180,9 +158,9 @@ static enum sqrl_json_number_status read_exponent(struct decimal *d, const uint8
     d->stop = p;
     if (p == end)
         return SQRL_JSON_NUMBER_CUT;
-    if (!is_digit(*p))
+    if (!sqrl_json_is_digit(*p))
         return SQRL_JSON_NUMBER_DIGIT;
-    for (; p < end && is_digit(*p); p++)
+    for (; p < end && sqrl_json_is_digit(*p); p++)
         e = e < INT64_C(1) << 40 ? e * 10 + (*p - '0') : e;
     d->stop = p;
     d->exponent = negative ? -e : e;
@@ -212,7 +190,8 @@ static enum sqrl_json_number_status read_float(struct decimal *d, const uint8_t 
         d->fraction_end - d->digits; /* the point counts as one: no matter */
     if (digits <= MAX_EXACT_DIGITS) {
         ptrdiff_t fraction = d->fraction_end - d->point;
-        *out = convert(d->w, d->exponent - (fraction ? fraction - 1 : 0), d->negative);
+        *out = sqrl_json_decimal(d->w, d->exponent - (fraction ? fraction - 1 : 0),
+                                 d->negative);
         return SQRL_JSON_NUMBER_OK;
     }
     return convert_long(d, out) ? SQRL_JSON_NUMBER_OK : SQRL_JSON_NUMBER_MEMORY;
@@ -255,7 +234,7 @@ sqrl_json_number_read(const uint8_t *text, const uint8_t *end, const uint8_t *or
     if (d.digits == end)
         return SQRL_JSON_NUMBER_CUT;
     const uint8_t *p = d.digits; /* mostly few digits: one at a time */
-    for (; p < end && is_digit(*p); p++)
+    for (; p < end && sqrl_json_is_digit(*p); p++)
         d.w = d.w * 10 + (uint64_t)(*p - '0');
     *stop = d.stop = p;
     if (SQRL_UNLIKELY(p == d.digits))
