@@ -26,6 +26,7 @@ struct sqrl_json_scan {
     uint64_t string;  /* all ones inside a string */
     uint64_t scalar;  /* 1: the last byte was part of a number or name */
     uint32_t count;   /* tokens of the window */
+    bool any_special; /* there is a bit in `special` */
     uint16_t index[SQRL_JSON_WINDOW + 64]; /* their places in the window */
     /* One bit a byte: bytes in strings that need a look (escapes, control characters,
      * bytes above 127), and the backslashes among them. */

@@ -51,13 +51,15 @@ struct cursor {
     uint32_t count;
     uint32_t parent;
     uint32_t depth;
-    bool map; /* the parent is one */
+    bool map;     /* the parent is one */
+    bool special; /* a string of the window may need a look */
 };
 
 ALWAYS_INLINE void cursor_load(struct cursor *c, const struct json *d) {
     c->at = d->at;
     c->end = d->scan.index + d->scan.count;
     c->base = d->bytes + d->scan.base;
+    c->special = d->scan.any_special;
     c->nodes = d->tape->nodes;
     c->count = d->tape->count;
 }
@@ -236,7 +238,7 @@ ALWAYS_INLINE bool put_string(struct json *d, struct cursor *c, const uint8_t *o
     }
     unsigned a = (unsigned)(open - c->base), b = *c->at++;
     uint32_t index = c->count++;
-    if (SQRL_UNLIKELY(any_bit(d->scan.special, a, b)))
+    if (SQRL_UNLIKELY(c->special && any_bit(d->scan.special, a, b)))
         return !put_special_string(d, c->nodes, index, open + 1, b - a - 1,
                                    any_bit(d->scan.escape, a, b));
     sqrl_node_put(&c->nodes[index], SQRL_STRING, SQRL_NODE_ASCII, 0, b - a - 1,
@@ -598,6 +600,7 @@ static void json_begin(struct json *d, struct sqrl_tape *tape, uint8_t *bytes,
     scan->base = scan->pos = offset;
     scan->escaped = scan->string = scan->scalar = 0;
     scan->count = 0;
+    scan->any_special = false;
 }
 
 int sqrl_json_decode(struct sqrl_tape *tape, uint8_t *bytes, size_t size, size_t *offset,

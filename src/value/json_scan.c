@@ -19,7 +19,7 @@
 
 /* What goes from block to block, in registers within a window. */
 struct carry {
-    uint64_t escaped, string, scalar;
+    uint64_t escaped, string, scalar, special;
     uint16_t *out; /* the next token's place */
 };
 
@@ -57,7 +57,9 @@ ALWAYS_INLINE uint64_t block_tokens(struct sqrl_json_scan *scan, struct carry *c
     uint64_t start = scalar & ~(scalar << 1 | c->scalar);
     c->scalar = scalar >> 63;
     c->string = (uint64_t)((int64_t)string >> 63);
-    scan->special[word] = string & (b->backslash | b->odd);
+    uint64_t special = string & (b->backslash | b->odd);
+    scan->special[word] = special;
+    c->special |= special;
     scan->escape[word] = string & b->backslash;
     return ((b->mark | start | b->newline) & ~string) | quote;
 }
@@ -122,7 +124,7 @@ typedef void (*block_fn)(struct sqrl_json_scan *scan, struct carry *c, const uin
 
 ALWAYS_INLINE void scan_window(struct sqrl_json_scan *scan, size_t window,
                                block_fn block) {
-    struct carry c = {scan->escaped, scan->string, scan->scalar, scan->index};
+    struct carry c = {scan->escaped, scan->string, scan->scalar, 0, scan->index};
     uint8_t padded[64];
     size_t used = SQRL_MIN(scan->size - scan->pos, window), at = 0;
     const uint8_t *p = scan->bytes + scan->pos;
@@ -136,6 +138,7 @@ ALWAYS_INLINE void scan_window(struct sqrl_json_scan *scan, size_t window,
     scan->escaped = c.escaped;
     scan->string = c.string;
     scan->scalar = c.scalar;
+    scan->any_special = c.special != 0;
     scan->count = (uint32_t)(c.out - scan->index);
     scan->base = scan->pos;
     scan->pos += used;
