@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import weakref
 from collections import deque
 
 from squirrel import _native
+from squirrel._errors import ArgumentError
 from squirrel.iterstream.base import Run, _Stage, callable_name, note_failure
 
 TYPE_CHECKING = False
@@ -75,7 +77,18 @@ class ParallelMap(_Stage):
         methods = multiprocessing.get_all_start_methods()
         method = "forkserver" if "forkserver" in methods else "spawn"
         context = multiprocessing.get_context(method)
-        return ProcessPoolExecutor(workers, mp_context=context), True
+        try:
+            packed = pickle.dumps(self._function())
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ArgumentError(
+                f"{self.call} can't be sent to another process ({error}): define the callable at "
+                "the top of a module"
+            ) from error
+        pool = ProcessPoolExecutor(workers, context, initializer=_receive, initargs=(packed,))
+        return pool, True
+
+    def _function(self) -> Callable[[Any], Any]:
+        return functools.partial(self.fn, **self.kw) if self.kw else self.fn
 
     def _start(self, run: Run) -> Iterator[Any]:
         results = self._results(run)
@@ -89,11 +102,15 @@ class ParallelMap(_Stage):
         window = max(self.lookahead or 2 * workers, 1)
         items = self._upstream(run)
         executor, owned = self._executor(workers)
-        function = functools.partial(self.fn, **self.kw) if self.kw else self.fn
+        submit: Callable[[Any], Future[Any]]
+        if self.pool == "processes":
+            submit = functools.partial(_submit_packed, executor)
+        else:
+            submit = functools.partial(_submit, executor, self._function())
         take = self._in_order if self.ordered else self._as_done
         pending: deque[Any] = deque()
         try:
-            yield from take(run, items, window, executor, function, pending)
+            yield from take(run, items, window, submit, pending)
         finally:
             for entry in pending:
                 entry[0].cancel()
@@ -105,8 +122,7 @@ class ParallelMap(_Stage):
         run: Run,
         items: Iterator[Any],
         window: int,
-        executor: Executor,
-        function: Callable[[Any], Any],
+        submit: Callable[[Any], Future[Any]],
         pending: deque[Any],
     ) -> Iterator[Any]:
         source_error: Exception | None = None
@@ -114,14 +130,11 @@ class ParallelMap(_Stage):
         while True:
             while more and len(pending) < window:
                 try:
-                    item = next(items)
+                    pending.append((submit(next(items)), run.place()))
                 except StopIteration:
                     more = False
-                    break
                 except Exception as error:  # takes its place behind what was good before it
                     source_error, more = error, False
-                    break
-                pending.append((executor.submit(function, item), run.place()))
             if not pending:
                 break
             future, place = pending.popleft()
@@ -134,8 +147,7 @@ class ParallelMap(_Stage):
         run: Run,
         items: Iterator[Any],
         window: int,
-        executor: Executor,
-        function: Callable[[Any], Any],
+        submit: Callable[[Any], Future[Any]],
         pending: deque[Any],
     ) -> Iterator[Any]:
         import queue
@@ -147,14 +159,13 @@ class ParallelMap(_Stage):
         while True:
             while more and len(places) < window:
                 try:
-                    item = next(items)
+                    future = submit(next(items))
                 except StopIteration:
                     more = False
                     break
                 except Exception as error:
                     source_error, more = error, False
                     break
-                future = executor.submit(function, item)
                 places[future] = run.place()
                 pending.append((future, None))
                 future.add_done_callback(done.put)
@@ -173,12 +184,28 @@ class ParallelMap(_Stage):
             return future.result()
         except Exception as error:
             note_failure(error, self.call, place)
-            if "pickle" in str(error).lower() or "local object" in str(error):
-                error.add_note(
-                    'pool="processes" sends the callable and the items by pickle: define the '
-                    "callable at the top of a module"
-                )
             raise
+
+
+# In a worker process: the callable, received once.
+_received: list[Callable[[Any], Any]] = []
+
+
+def _receive(packed: bytes) -> None:
+    _received[:] = [pickle.loads(packed)]
+
+
+def _call(packed: bytes) -> Any:
+    return _received[0](pickle.loads(packed))
+
+
+def _submit(executor: Executor, function: Callable[[Any], Any], item: Any) -> Future[Any]:
+    return executor.submit(function, item)
+
+
+def _submit_packed(executor: Executor, item: Any) -> Future[Any]:
+    """Pickles here: what fails in the executor's own thread can leave it hanging."""
+    return executor.submit(_call, pickle.dumps(item))
 
 
 def _close(results: weakref.ref[Any]) -> None:
