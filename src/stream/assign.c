@@ -235,6 +235,15 @@ static void take_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_
 /* --- input
  * -------------------------------------------------------------------------------- */
 
+/* A block's error: the stream ends behind what came before. */
+static void take_error(struct sqrl_assign *a, const struct sqrl_loaded *loaded) {
+    a->code = loaded->code;
+    if (loaded->error)
+        a->error = *loaded->error;
+    else
+        sqrl_error_set(&a->error, a->code, "no memory to tell what went wrong");
+}
+
 /* Rows of the current block, until it ends or enough is collected. */
 static void step_block(struct sqrl_iterator *it, uint32_t room) {
     struct sqrl_assign *a = &it->assign;
@@ -256,7 +265,9 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
         if (code)
             end_with(a, code);
     }
-    sqrl_loaded_unref(a->current);
+    if (from->code && !a->ended)
+        take_error(a, from);
+    sqrl_loaded_unref(from);
     a->current = NULL;
     for (uint32_t b = 0; it->batch && b < a->buckets; b++)
         if (a->open[b] && a->open[b]->pinned > PIN_BYTES &&
@@ -317,41 +328,35 @@ static void begin_window(struct sqrl_iterator *it) {
     sqrl_order_window(it->order, a->windows++, sqrl_window_rows(window), &a->permutation);
 }
 
-/* An error where a block should be: the stream ends behind what came before. */
-static void take_error(struct sqrl_assign *a, struct sqrl_loaded *loaded) {
-    a->code = loaded->code;
-    if (loaded->error)
-        a->error = *loaded->error;
-    else
-        sqrl_error_set(&a->error, a->code, "no memory to tell what went wrong");
-    sqrl_loaded_unref(loaded);
+/* Takes a reference of its own. */
+static int add_to_window(struct sqrl_assign *a, struct sqrl_loaded *loaded) {
+    if (!a->next && !(a->next = sqrl_window_new(&a->error)))
+        return SQRL_E_NO_MEMORY;
+    int code = sqrl_window_add(a->next, loaded, &a->error);
+    if (!code)
+        sqrl_loaded_ref(loaded);
+    return code;
 }
 
 static void take_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded) {
     struct sqrl_assign *a = &it->assign;
-    if (loaded->code) {
-        take_error(a, loaded);
-        if (it->shuffled)
-            begin_window(it); /* the rest of the window, then the error */
-        a->ended = !a->window;
-        return;
-    }
-    if (!it->shuffled) {
+    bool rows = loaded->count || !loaded->code;
+    if (!it->shuffled && rows) { /* its error, if any, comes behind them */
         a->current = loaded;
         a->row = 0;
         return;
     }
-    int code = SQRL_OK;
-    if (!a->next && !(a->next = sqrl_window_new(&a->error)))
-        code = SQRL_E_NO_MEMORY;
-    if (!code)
-        code = sqrl_window_add(a->next, loaded, &a->error);
+    int code = rows ? add_to_window(a, loaded) : SQRL_OK;
     if (code) {
-        sqrl_loaded_unref(loaded);
         end_with(a, code);
+    } else if (loaded->code) {
+        take_error(a, loaded);
+        begin_window(it); /* the rest of the window, then the error */
+        a->ended = !a->window;
     } else if (a->next->bytes >= it->window_cut) {
         begin_window(it);
     }
+    sqrl_loaded_unref(loaded);
 }
 
 /* The input is at its end. */

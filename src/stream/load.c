@@ -351,14 +351,19 @@ int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded
 /* --- the jobs
  * ----------------------------------------------------------------------------- */
 
-static struct sqrl_loaded *failed_block(int code, const struct sqrl_error *error) {
-    struct sqrl_loaded *loaded = sqrl_loaded_new(NULL);
-    if (!loaded)
-        return NULL;
+/* The error behind the samples of a block that could be loaded in part. */
+static void add_fault(struct sqrl_loaded *loaded, int code,
+                      const struct sqrl_error *error) {
     loaded->code = code;
     loaded->error = malloc(sizeof *loaded->error);
     if (loaded->error)
         *loaded->error = *error;
+}
+
+static struct sqrl_loaded *failed_block(int code, const struct sqrl_error *error) {
+    struct sqrl_loaded *loaded = sqrl_loaded_new(NULL);
+    if (loaded)
+        add_fault(loaded, code, error);
     return loaded;
 }
 
@@ -427,8 +432,8 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
     sqrl_shard_reader_unref(reader);
 }
 
-/* What the data take up, whatever is done with them: samples and batches of one seed come in
- * the same order. */
+/* What the data take up, whatever is done with them: samples and batches of one seed come
+ * in the same order. */
 static uint64_t memory_of(const struct sqrl_loaded *loaded) {
     const struct sqrl_block *block = loaded->block;
     return block->bytes->size + (uint64_t)block->tape.count * sizeof(struct sqrl_node) +
@@ -487,8 +492,13 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
                                             &it->cancel, &block, &error)
                    : sqrl_shard_reader_next(s->reader, &it->cancel, &block, &error);
     bool end = !code && !block;
-    if (!code && block)
+    if (block) {
+        struct sqrl_error fault = error;
+        int failed = code;
         loaded = wrap(it, worker, block, &code, &error);
+        if (loaded && failed)
+            add_fault(loaded, code = failed, &fault);
+    }
     settle(it, loaded, job->estimate);
     if (loaded) {
         sqrl_stat_add(&it->stat[STAT_LOAD].items, loaded->count);
@@ -513,8 +523,10 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
             s->total = s->claimed;
             s->state = STRAND_ENDED;
         }
-        fail_strand(it, s, job->block, code, &error);
-    } else if (!it->finished && !it->stopped) {
+        if (!loaded)
+            fail_strand(it, s, job->block, code, &error);
+    }
+    if (loaded && !it->finished && !it->stopped) {
         s->done[job->block % STRAND_ROOM] = loaded;
         loaded = NULL;
     }

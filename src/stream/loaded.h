@@ -34,8 +34,8 @@ struct sqrl_loaded {
     uint64_t bytes_held;          /* the same on every run: decides where windows end */
     uint64_t charged;             /* taken from the budget and not given back yet */
     struct sqrl_account *account; /* held while charged is not 0 */
-    int code;                     /* not SQRL_OK: the block could not be loaded */
-    struct sqrl_error *error;     /* why; NULL when there was no memory for it */
+    int code;                 /* not SQRL_OK: loading failed behind these rows, if any */
+    struct sqrl_error *error; /* why; NULL when there was no memory for it */
 };
 
 struct sqrl_row {
