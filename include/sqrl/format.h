@@ -22,8 +22,9 @@ extern "C" {
 #define SQRL_BLOCK_BYTES (1u << 20) /* the size blocks aim at */
 
 enum sqrl_format_flag {
-    SQRL_FORMAT_INDEXED = 1, /* has load(): any block on any thread; a file whose info.blocks
-                                is SQRL_UNKNOWN is read by next() all the same */
+    /* Has load(): any block on any thread. A file whose info.blocks is SQRL_UNKNOWN is
+     * read by next() all the same. */
+    SQRL_FORMAT_INDEXED = 1,
     SQRL_FORMAT_WRITES = 2
 };
 

@@ -77,11 +77,11 @@ SQRL_CHECK int sqrl_pack_commit(struct sqrl_context *context, const char *destin
                                 const char *const *prefixes, size_t count, bool overwrite,
                                 struct sqrl_pack_report *report, struct sqrl_error *err);
 
-/* What `squirrel index` does where a native directory and its commits disagree: one new commit,
- * in place of all there are, of the shards that they name and that are still there, as they
- * are now. `all`: and behind them of all other shards in the directory (those of runs that were
- * killed too); needed where a commit can't be read. Without any commit, all are taken. Removes
- * no shard. */
+/* What `squirrel index` does where a native directory and its commits disagree: one new
+ * commit, in place of all there are, of the shards that they name and that are still
+ * there, as they are now. `all`: and behind them of all other shards in the directory
+ * (those of runs that were killed too); needed where a commit can't be read. Without any
+ * commit, all are taken. Removes no shard. */
 SQRL_CHECK int sqrl_pack_index(struct sqrl_context *context, const char *destination,
                                bool all, struct sqrl_pack_report *report,
                                struct sqrl_error *err);

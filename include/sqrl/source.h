@@ -28,15 +28,15 @@ struct sqrl_shard {
 };
 
 /* What a driver's open() fills: it adds shards in their order. `path` is within the
- * driver's fs; of `known` (may be NULL) file_bytes (0: asked from the fs), samples, blocks and
- * raw_bytes are taken (SQRL_UNKNOWN where a driver can't tell). */
+ * driver's fs; of `known` (may be NULL) file_bytes (0: asked from the fs), samples,
+ * blocks and raw_bytes are taken (SQRL_UNKNOWN where a driver can't tell). */
 struct sqrl_shard_list;
 SQRL_CHECK int sqrl_shard_list_add(struct sqrl_shard_list *list, const char *path,
                                    const struct sqrl_format_ops *format,
                                    const struct sqrl_shard *known,
                                    struct sqrl_error *err);
-/* Where a driver knows them without opening shards: the union of the schemas (copied), and
- * a number that changes with the data (else it is made from names and sizes). */
+/* Where a driver knows them without opening shards: the union of the schemas (copied),
+ * and a number that changes with the data (else it is made from names and sizes). */
 SQRL_CHECK int sqrl_shard_list_set_schema(struct sqrl_shard_list *list,
                                           const struct sqrl_schema *schema,
                                           struct sqrl_error *err);
@@ -123,8 +123,8 @@ SQRL_CHECK int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);
 /* Sequential: one thread at a time; *out is NULL at the end. On an indexed shard it gives
- * the blocks in order too. Here the samples before a fault come as a block of their own and
- * the error with the next call; every call after it repeats that error. */
+ * the blocks in order too. Here the samples before a fault come as a block of their own
+ * and the error with the next call; every call after it repeats that error. */
 SQRL_CHECK int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);
