@@ -120,6 +120,25 @@ static int worker_locator(struct sqrl_iterator *it, struct sqrl_worker *worker,
     return SQRL_E_NO_MEMORY;
 }
 
+/* A filter may let only a row or two of the block through. What the others have in the
+ * same fields is a better guess at the rows to come, as long as the types agree. */
+static int widen(struct sqrl_schema *schema, const struct sqrl_block *block,
+                 struct sqrl_error *err) {
+    struct sqrl_schema all = {0};
+    int code = sqrl_schema_observe(&all, block, err);
+    for (uint32_t i = 0; i < schema->count && !code; i++) {
+        struct sqrl_field *field = &schema->fields[i];
+        int k = sqrl_schema_find(&all, field->name, strlen(field->name));
+        if (k < 0 || all.fields[k].kind == SQRL_KIND_OTHER)
+            continue;
+        char *name = field->name;
+        *field = all.fields[k];
+        field->name = name;
+    }
+    sqrl_schema_reset(&all);
+    return code;
+}
+
 /* The columns come from the rows of the first block that pass the filters. */
 static int observe_first(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
                          struct sqrl_schema *schema, struct sqrl_error *err) {
@@ -151,6 +170,8 @@ static int observe_first(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
         if (first->sample >= loaded->first && k < kept.count)
             first->sample = loaded->first + row[k];
     }
+    if (!code && kept.count && kept.count < loaded->count)
+        code = widen(schema, loaded->block, err);
 done:
     sqrl_locator_free(locator);
     free(found);
