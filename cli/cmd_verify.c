@@ -28,7 +28,7 @@ static void take_block(struct verdict *verdict, struct sqrl_block *block) {
 }
 
 /* An indexed shard's blocks are checked each for itself, so that one bad block hides
- * none. */
+ * none; then its indexes. */
 static uint64_t verify_blocks(const struct cli_args *args, struct verdict *verdict,
                               struct sqrl_shard_reader *reader) {
     uint64_t bad = 0, blocks = sqrl_shard_reader_info(reader)->blocks;
@@ -41,6 +41,11 @@ static uint64_t verify_blocks(const struct cli_args *args, struct verdict *verdi
             note_fault(args, verdict, &err);
             bad++;
         }
+    }
+    struct sqrl_error err = {0};
+    if (!cli_interrupted() && sqrl_shard_reader_check(reader, NULL, &err) != SQRL_OK) {
+        note_fault(args, verdict, &err);
+        bad++;
     }
     return bad;
 }

@@ -129,14 +129,13 @@ int cli_print_json(const struct sqrl_bytes *value, FILE *file) {
 
 int cli_write(const void *data, size_t size, struct sqrl_error *err) {
     while (size) {
+        if (cli_interrupted())
+            return cli_cancelled(err);
         ssize_t done = write(STDOUT_FILENO, data, size);
-        if (done < 0 && errno == EINTR && !cli_interrupted())
+        if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return cli_interrupted()
-                       ? cli_cancelled(err)
-                       : sqrl_error_set_errno(err, errno,
-                                              "standard output can't be written");
+            return sqrl_error_set_errno(err, errno, "standard output can't be written");
         data = (const char *)data + done;
         size -= (size_t)done;
     }

@@ -128,6 +128,9 @@ struct sqrl_format_ops {
      */
     int (*finish)(void *writer, struct sqrl_shard_info *info, struct sqrl_error *err);
     void (*dispose)(void *writer); /* frees the state; also after a failed create() */
+
+    /* Checks what load() does not read: indexes beside the data. NULL: there is none. */
+    int (*check)(void *reader, const struct sqrl_cancel *cancel, struct sqrl_error *err);
 };
 
 /* By name or position among the built-in ones; NULL when there is none. */

@@ -122,6 +122,10 @@ SQRL_API void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reade
 SQRL_CHECK int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
                                       const struct sqrl_cancel *cancel,
                                       struct sqrl_block **out, struct sqrl_error *err);
+/* Checks what loading all blocks does not read: the shard's indexes beside its data. */
+SQRL_CHECK int sqrl_shard_reader_check(struct sqrl_shard_reader *reader,
+                                       const struct sqrl_cancel *cancel,
+                                       struct sqrl_error *err);
 /* Sequential: one thread at a time; *out is NULL at the end. On an indexed shard it gives
  * the blocks in order too. Here the samples before a fault come as a block of their own
  * and the error with the next call; every call after it repeats that error. */

@@ -474,7 +474,7 @@ void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader, uint64
         reader->core->format->block_info(reader->core->state, block, out);
 }
 
-/* "path: block 4: ..." */
+/* "path: block 4: ..."; SQRL_UNKNOWN: no block. */
 static int at_block(const struct sqrl_shard_reader *reader, uint64_t block, int code,
                     struct sqrl_error *err) {
     if (!err)
@@ -483,9 +483,20 @@ static int at_block(const struct sqrl_shard_reader *reader, uint64_t block, int 
     const char *inner = path + reader->source->prefix_size;
     strip(err, path);
     strip(err, inner);
-    if (code != SQRL_E_CANCELLED)
+    if (code != SQRL_E_CANCELLED && block != SQRL_UNKNOWN)
         sqrl_error_at(err, code, "block %llu", (unsigned long long)block);
     return sqrl_error_at(err, code, "%s", path);
+}
+
+int sqrl_shard_reader_check(struct sqrl_shard_reader *reader,
+                            const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    struct core *core = reader->core;
+    const struct sqrl_format_ops *format = core->format;
+    bool has =
+        format->size >= offsetof(struct sqrl_format_ops, check) + sizeof format->check &&
+        format->check;
+    int rc = has ? format->check(core->state, cancel, err) : SQRL_OK;
+    return rc ? at_block(reader, SQRL_UNKNOWN, rc, err) : SQRL_OK;
 }
 
 int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,

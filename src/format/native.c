@@ -48,6 +48,7 @@ const struct sqrl_format_ops sqrl_format_native = {
     .append = native_append,
     .finish = native_finish,
     .dispose = native_dispose,
+    .check = native_check,
 };
 
 void sqrl_native_summary_reset(struct sqrl_native_summary *summary) {

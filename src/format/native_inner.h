@@ -74,6 +74,7 @@ int native_open(void *reader, const struct sqrl_reader_args *args,
 void native_block_info(const void *reader, uint64_t block, struct sqrl_block_info *out);
 int native_load(void *reader, uint64_t block, const struct sqrl_cancel *cancel,
                 struct sqrl_block **out, struct sqrl_error *err);
+int native_check(void *reader, const struct sqrl_cancel *cancel, struct sqrl_error *err);
 void native_close(void *reader);
 
 struct native_writer {

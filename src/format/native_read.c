@@ -198,3 +198,37 @@ int native_load(void *state, uint64_t number, const struct sqrl_cancel *cancel,
     *out = block;
     return SQRL_OK;
 }
+
+/* --- the frames behind the data --- */
+static int check_frame(struct native_reader *reader, const struct native_frame *frame,
+                       uint8_t *room, size_t room_size, const struct sqrl_cancel *cancel,
+                       struct sqrl_error *err) {
+    struct sqrl_xxh3_state state;
+    sqrl_xxh3_init(&state);
+    for (uint64_t at = 0; at < frame->size; at += room_size) {
+        size_t size = (size_t)SQRL_MIN(frame->size - at, (uint64_t)room_size);
+        int rc = sqrl_file_read_exact(reader->file, frame->offset + at, room, size,
+                                      cancel, err);
+        if (rc)
+            return rc;
+        sqrl_xxh3_update(&state, room, size);
+    }
+    if (sqrl_xxh3_digest(&state) == frame->checksum)
+        return SQRL_OK;
+    return sqrl_error_set(err, SQRL_E_CORRUPT,
+                          "checksum of the frame \"%s\" differs at offset %llu (%llu "
+                          "bytes): the file was damaged or changed after it was written; "
+                          "its samples may be good all the same",
+                          frame->kind, LLU(frame->offset), LLU(frame->size));
+}
+
+int native_check(void *state, const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    struct native_reader *reader = state;
+    struct sqrl_buffer *room = NULL;
+    int rc = sqrl_buffer_new(reader->context, SQRL_BLOCK_BYTES, &room, err);
+    for (uint32_t i = 0; i < reader->tail.frames && rc == SQRL_OK; i++)
+        rc = check_frame(reader, &reader->tail.frame[i], room->data, SQRL_BLOCK_BYTES,
+                         cancel, err);
+    sqrl_buffer_unref(room);
+    return rc;
+}

@@ -31,12 +31,17 @@ static bool begins_container(uint8_t byte) {
     return (byte >= 0x80 && byte <= 0x9f) || (byte >= 0xdc && byte <= 0xdf);
 }
 
-/* Decodes what is there of the first sample: 1 whole, 0 cut short, -1 no MessagePack. */
+/* Decodes what is there of the first sample: 1 whole, 0 cut short, -1 no MessagePack. The
+ * magic numbers of PNG and npy are maps and lists of small integers; what follows them is
+ * no container. */
 static int try_sample(const uint8_t *bytes, size_t size) {
     struct sqrl_tape tape = {NULL, 0, 0};
     size_t offset = 0;
     int rc = sqrl_msgpack_decode(&tape, bytes, size, &offset, NULL, NULL);
     sqrl_tape_reset(&tape);
+    if (rc == SQRL_OK && offset < size &&
+        begins_container(bytes[0]) != begins_container(bytes[offset]))
+        return -1;
     return rc == SQRL_OK ? 1 : rc == SQRL_E_TRUNCATED ? 0 : -1;
 }
 
