@@ -1,0 +1,236 @@
+"""Signals, full disks, killed writers, many writers, terminals."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pty
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import SQUIRREL, samples, write_lines
+
+END_SECONDS = 0.2
+SLACK = 0.3  # of a machine that is busy, and of a sanitizer
+
+
+@pytest.fixture
+def many(squirrel, tmp_path) -> pathlib.Path:
+    """About 100 MB of samples: what takes a while to read."""
+    row = json.dumps({"text": "0123456789 " * 100, "values": list(range(100))})
+    (tmp_path / "one.jsonl").write_text((row + "\n") * 4000)
+    (tmp_path / "many.jsonl").write_bytes((tmp_path / "one.jsonl").read_bytes() * 15)
+    return tmp_path / "many.jsonl"
+
+
+def end_of(process: subprocess.Popen, signal_number: int = signal.SIGINT) -> float:
+    """Sends the signal; seconds until the process has ended."""
+    start = time.monotonic()
+    process.send_signal(signal_number)
+    process.wait(timeout=20)
+    return time.monotonic() - start
+
+
+def files(folder: pathlib.Path) -> list[pathlib.Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+# --- pipes that close ---
+@pytest.mark.parametrize("words", [["cat", "many.jsonl"], ["cat", "many.jsonl", "many.jsonl"]])
+def test_a_reader_that_goes_away(squirrel, many, words):
+    shell = '"$@" | head -n 1; exit ${PIPESTATUS[0]}'
+    done = subprocess.run(["bash", "-c", shell, "x", SQUIRREL, *words], cwd=squirrel.folder, capture_output=True,
+                          timeout=60)
+    assert done.stderr == b"" and done.stdout.count(b"\n") == 1
+    assert done.returncode == 128 + signal.SIGPIPE
+
+
+def test_standard_output_that_is_full(squirrel, packed):
+    with open("/dev/full", "wb") as full:
+        for words in [["cat", "packed"], ["info", "packed"], ["--help"]]:
+            with squirrel.start(*words, stdout=full) as process:
+                message = process.communicate(timeout=60)[1].decode()
+            if words != ["--help"]:
+                assert process.returncode == 1 and "No space left" in message, words
+
+
+# --- Ctrl-C ---
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_cat(squirrel, many, signal_number):
+    with squirrel.start("cat", many) as process:
+        process.stdout.read(1000)
+        assert end_of(process, signal_number) < END_SECONDS + SLACK
+        assert process.stderr.read().decode() == "squirrel cat: interrupted\n"
+    assert process.returncode == 128 + signal_number
+
+
+@pytest.mark.parametrize("words", [["cat", "-"], ["pack", "-", "out"], ["head", "-"]])
+def test_interrupted_while_it_waits_for_input(squirrel, words):
+    with squirrel.start(*words, stdin=subprocess.PIPE) as process:
+        process.stdin.write(b'{"a": 1}\n')
+        process.stdin.flush()
+        time.sleep(0.3)
+        assert end_of(process) < END_SECONDS + SLACK
+    assert process.returncode == 130
+    assert files(squirrel.folder) == []
+
+
+@pytest.mark.parametrize("words", [["verify", "many.jsonl"], ["bench", "many.jsonl", "-r", "1000"],
+                                   ["convert", "many.jsonl", "x.jsonl.gz"]])
+def test_other_interrupted_commands(squirrel, many, words):
+    before = sorted(files(squirrel.folder))
+    with squirrel.start(*words) as process:
+        time.sleep(0.15)
+        if process.poll() is None:
+            assert end_of(process) < END_SECONDS + SLACK
+            assert process.returncode == 130
+            assert sorted(files(squirrel.folder)) == before
+
+
+def test_interrupted_pack_leaves_nothing(squirrel, many):
+    before = sorted(files(squirrel.folder))
+    with squirrel.start("pack", *[many] * 20, "out", "--samples-per-shard", 2000, "--level", 6) as process:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not list(squirrel.folder.glob("out/*.sqrl")):
+            time.sleep(0.01)
+        assert list(squirrel.folder.glob("out/*.sqrl"))
+        assert end_of(process) < END_SECONDS + SLACK
+        assert process.stderr.read().decode() == "squirrel pack: interrupted\n"
+    assert process.returncode == 130
+    assert sorted(files(squirrel.folder)) == before
+
+
+# --- killed ---
+def test_killed_pack_leaves_old_data_as_it_was(squirrel, packed, many):
+    """kill -9 at any moment: whole old files, whole new ones, temporaries that the next pack sweeps."""
+    for delay in (0.02, 0.1, 0.25):
+        with squirrel.start("pack", *[many] * 10, "packed", "--append", "--samples-per-shard", 500) as process:
+            time.sleep(delay)
+            process.kill()
+        assert squirrel.rows("cat", "packed") == samples(2000)
+        for shard in packed.glob("*.sqrl"):
+            squirrel("verify", shard)
+    squirrel("pack", "lines.jsonl", "packed", "--append", "-n", 1)
+    assert squirrel.rows("cat", "packed") == samples(2000) + samples(1)
+    assert [p.name for p in packed.iterdir() if p.name.startswith(".")] == []
+
+
+def test_killed_overwrite_of_a_file(squirrel, many):
+    write_lines(squirrel.folder / "x.jsonl", samples(10))
+    with squirrel.start("convert", many, "x.jsonl", "--overwrite") as process:
+        time.sleep(0.1)
+        process.kill()
+    assert len(squirrel.rows("cat", "x.jsonl")) in (10, 60_000)
+
+
+# --- full disk ---
+def limit_files() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+
+@pytest.mark.parametrize("words", [["pack", "many.jsonl", "out", "--codec", "none"],
+                                   ["convert", "many.jsonl", "x.jsonl"]])
+def test_file_size_limit(squirrel, many, words):
+    before = sorted(files(squirrel.folder))
+    with squirrel.start(*words, preexec_fn=limit_files) as process:
+        message = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 1 and words[2].split(".")[0] in message
+    assert "too large" in message.lower()
+    assert sorted(files(squirrel.folder)) == before
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() or not shutil.which("mount"):
+        pytest.skip("only root may mount a small disk")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
+        pytest.skip("a small disk can't be mounted here")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize("words", [["pack", "many.jsonl", "disk/out", "--codec", "none"],
+                                   ["convert", "many.jsonl", "disk/x.jsonl"]])
+def test_full_disk(squirrel, many, small_disk, words):
+    message = squirrel.error(*words)
+    assert "No space left" in message and "disk/" in message
+    assert files(small_disk) == []
+
+
+def test_full_disk_keeps_what_was_there(squirrel, many, small_disk, lines):
+    squirrel("pack", lines, "disk/out")
+    squirrel.error("pack", many, "disk/out", "--append", "--codec", "none", "--samples-per-shard", 100)
+    assert squirrel.rows("cat", "disk/out") == samples(2000)
+
+
+# --- many writers ---
+def test_many_processes_append_to_one_directory(squirrel, tmp_path):
+    writers, rows, rounds = 6, 200, 3
+    for i in range(writers):
+        write_lines(tmp_path / f"in{i}.jsonl", [{"writer": i, "n": n} for n in range(rows)])
+    squirrel("pack", "in0.jsonl", "out", "-n", 1)
+    for _ in range(rounds):
+        started = [squirrel.start("pack", f"in{i}.jsonl", "out", "--append", "--samples-per-shard", 50)
+                   for i in range(writers)]
+        for process in started:
+            with process:
+                message = process.communicate(timeout=60)[1]
+            assert process.returncode == 0, message
+    got = squirrel.rows("cat", "out")
+    want = [{"writer": 0, "n": 0}] + [{"writer": i, "n": n} for i in range(writers) for n in range(rows)] * rounds
+    key = lambda row: (row["writer"], row["n"])
+    assert sorted(got, key=key) == sorted(want, key=key)
+    squirrel("verify", "out")
+
+
+# --- terminals ---
+def on_terminal(words: list, folder: pathlib.Path) -> tuple[str, int]:
+    """What the command shows on a terminal, where standard error is one."""
+    master, slave = pty.openpty()
+    with subprocess.Popen([SQUIRREL, *map(str, words)], cwd=folder, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=slave) as process:
+        os.close(slave)
+        shown = b""
+        while True:
+            if not select.select([master], [], [], 20)[0]:
+                break
+            try:
+                data = os.read(master, 65536)
+            except OSError:  # the other end was closed
+                break
+            if not data:
+                break
+            shown += data
+    os.close(master)
+    return shown.decode(), process.returncode
+
+
+def test_progress_bar_on_a_terminal(squirrel, many):
+    squirrel("pack", many, "packed")
+    shown, code = on_terminal(["pack", "packed", "out", "--level", 5], squirrel.folder)
+    assert code == 0
+    assert re.search(r"\r\x1b\[K\[#*\.*\] +\d+% pack: \d+ samples", shown)
+    assert shown.endswith("s\r\n") and "out: 60000 samples in 1 shard" in shown.rsplit("\x1b[K", 1)[1]
+
+
+def test_progress_without_a_total_on_a_terminal(squirrel, many):
+    shown, code = on_terminal(["convert", many, "out"], squirrel.folder)
+    assert code == 0 and "convert: " in shown and "[" not in shown.replace("\x1b[K", "")
+
+
+def test_plain_lines_elsewhere(squirrel, many):
+    done = squirrel("pack", many, "out")
+    assert "\r" not in done.stderr and "\x1b" not in done.stderr
+    assert re.fullmatch(r"out: 60000 samples in 1 shard, .* s\n", done.stderr)
+    assert squirrel("pack", many, "out2", "--json").stderr == ""
