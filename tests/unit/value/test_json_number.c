@@ -18,16 +18,18 @@ static void reads_and_writes_as_python(void **state) {
 static void reads_the_same_within_an_array(void **state) {
     (void)state;
     for (size_t i = 0; i < SQRL_COUNT_OF(NUMBERS); i++) {
-        size_t n = strlen(NUMBERS[i].text), m = strlen(NUMBERS[i].dump);
-        char *text = malloc(n + 80), *dump = malloc(m + 80);
-        assert_true(text && dump);
-        int text_size = sprintf(text, "[%s ,\"%060d\",0]", NUMBERS[i].text, 0);
-        sprintf(dump, "[%s,s:", NUMBERS[i].dump);
-        char *found = dump_json(text, (size_t)text_size);
-        assert_memory_equal(found, dump, strlen(dump));
+        struct dump text = {0}, want = {0};
+        dump_add(&text, "[", 1);
+        dump_add(&text, NUMBERS[i].text, strlen(NUMBERS[i].text));
+        dump_print(&text, " ,\"%050d\",0]", 0);
+        dump_add(&want, "[", 1);
+        dump_add(&want, NUMBERS[i].dump, strlen(NUMBERS[i].dump));
+        dump_add(&want, ",s:", 3);
+        char *found = dump_json(text.text, text.size);
+        assert_memory_equal(found, want.text, want.size);
         free(found);
-        free(text);
-        free(dump);
+        free(text.text);
+        free(want.text);
     }
 }
 
