@@ -12,6 +12,7 @@ test: ## builds and passes all tests (prints "N passed, N failed, N skipped")
 bench: ## measures beside the peers and writes bench/results.md
 	tools/setup.sh bench
 	.venv/bin/python bench/run.py
+	.venv/bin/python bench/micro.py
 
 fuzz: ## libFuzzer on every target, FUZZ_SECONDS (60) each
 	tools/setup.sh test
