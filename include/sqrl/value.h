@@ -182,7 +182,8 @@ SQRL_CHECK int sqrl_bytes_append(struct sqrl_bytes *bytes, const void *data, siz
  * msgpack-numpy's form for arrays. JSON: UTF-8 unescaped but for control characters,
  * quotes and backslash, floats in the shortest form that reads back equal, binaries as
  * base64 text, arrays as squirrel-core's SquirrelJsonEncoder writes them; NaN and
- * infinities as NaN, Infinity (Python's choice). */
+ * infinities as NaN, Infinity, and numbers, booleans and null as keys in quotes (Python's
+ * choices). */
 SQRL_CHECK int sqrl_msgpack_encode(struct sqrl_bytes *out, const struct sqrl_node *nodes,
                                    uint32_t node, const uint8_t *bytes,
                                    struct sqrl_error *err);

@@ -10,6 +10,7 @@
 
 #include "format/format.h"
 #include "format/payload.h"
+#include "value/value.h"
 
 enum {
     AHEAD = 32 << 10, /* read behind a stretch, for the end of its last line */
@@ -29,6 +30,8 @@ static const struct sqrl_option write_options[] = {
      "compression; default by the file's suffix"},
     {"level", SQRL_OPTION_INT, SQRL_OPTION_PLAIN, NULL, NULL,
      "compression level; default: 3 for gzip, else the codec's"},
+    {"ascii", SQRL_OPTION_BOOL, SQRL_OPTION_PLAIN, "true", NULL,
+     "characters beyond ASCII as \\uXXXX, as Python's json writes them; false: UTF-8"},
     {0}};
 
 /* --- sniffing --- */
@@ -353,12 +356,20 @@ static int jsonl_load(void *reader, uint64_t number, const struct sqrl_cancel *c
 }
 
 /* --- writing --- */
+struct jsonl_writer {
+    struct sqrl_plain_writer plain; /* first: its functions take this struct */
+    bool ascii;
+};
+
 static int jsonl_create(void *writer, const struct sqrl_writer_args *args,
                         struct sqrl_error *err) {
-    struct sqrl_plain_writer *w = writer;
-    w->context = args->context;
-    w->file = args->file;
-    return sqrl_pressing_read(&w->pressing, args->settings, write_options, err);
+    struct jsonl_writer *w = writer;
+    w->plain.context = args->context;
+    w->plain.file = args->file;
+    int rc = sqrl_settings_bool(args->settings, write_options, "ascii", &w->ascii, err);
+    if (rc)
+        return rc;
+    return sqrl_pressing_read(&w->plain.pressing, args->settings, write_options, err);
 }
 
 static int encode_lines(const struct sqrl_raw_block *raw, struct sqrl_tape *tape,
@@ -377,17 +388,33 @@ static int encode_lines(const struct sqrl_raw_block *raw, struct sqrl_tape *tape
     return SQRL_OK;
 }
 
+static int make_ascii(struct sqrl_bytes *text, struct sqrl_error *err) {
+    struct sqrl_bytes escaped = {NULL, 0, 0};
+    int rc = sqrl_bytes_reserve(&escaped, text->size + text->size / 8, err);
+    if (!rc)
+        rc = sqrl_json_append_ascii(&escaped, text->data, text->size, err);
+    if (rc) {
+        sqrl_bytes_reset(&escaped);
+        return rc;
+    }
+    sqrl_bytes_reset(text);
+    *text = escaped;
+    return SQRL_OK;
+}
+
 static int jsonl_encode(const void *writer, const struct sqrl_raw_block *raw,
                         struct sqrl_coded_block *out, struct sqrl_error *err) {
-    const struct sqrl_plain_writer *w = writer;
+    const struct jsonl_writer *w = writer;
     struct sqrl_tape tape = {NULL, 0, 0};
     struct sqrl_bytes text = {NULL, 0, 0};
     int rc = sqrl_bytes_reserve(&text, raw->size + raw->size / 4 + 1, err);
     if (!rc)
         rc = encode_lines(raw, &tape, &text, err);
+    if (!rc && w->ascii)
+        rc = make_ascii(&text, err);
     if (!rc)
-        rc =
-            sqrl_press(&w->pressing, w->context, text.data, text.size, &out->stored, err);
+        rc = sqrl_press(&w->plain.pressing, w->plain.context, text.data, text.size,
+                        &out->stored, err);
     out->count = raw->count;
     out->raw_bytes = text.size;
     sqrl_tape_reset(&tape);
@@ -413,7 +440,7 @@ const struct sqrl_format_ops sqrl_format_jsonl = {
     .load = jsonl_load,
     .next = jsonl_next,
     .close = jsonl_close,
-    .writer_size = sizeof(struct sqrl_plain_writer),
+    .writer_size = sizeof(struct jsonl_writer),
     .create = jsonl_create,
     .encode = jsonl_encode,
     .append = sqrl_plain_append,

@@ -128,17 +128,30 @@ static int close_frames(struct encoder *e, uint32_t node) {
     return SQRL_OK;
 }
 
-/* What stands before a node in its container; checks keys. */
-static int put_separator(struct encoder *e, uint32_t node) {
+/* A number, boolean or null as a key: its text in quotes, as Python's json writes it. */
+static int put_key(struct encoder *e, uint32_t node) {
+    static const unsigned SCALARS = 1u << SQRL_NULL | 1u << SQRL_BOOL | 1u << SQRL_INT |
+                                    1u << SQRL_UINT | 1u << SQRL_FLOAT |
+                                    1u << SQRL_NUMBER;
+    unsigned type = e->nodes[node].type;
+    if (type >= 32 || !(SCALARS >> type & 1))
+        return sqrl_error_set(e->err, SQRL_E_TYPE,
+                              "JSON objects have strings as keys only");
+    int code = put_text(e, "\"");
+    if (!code)
+        code = put_node(e, node);
+    return code ? code : put_text(e, "\"");
+}
+
+/* What stands before a node in its container. */
+static int put_separator(struct encoder *e, bool *is_key) {
     struct frame *f = &e->frames[e->depth - 1];
     bool is_value = f->map && f->value, is_first = f->first;
     f->value = f->map && !f->value;
     f->first = false;
+    *is_key = f->map && !is_value;
     if (is_value)
         return put_text(e, ": ");
-    if (f->map && e->nodes[node].type != SQRL_STRING)
-        return sqrl_error_set(e->err, SQRL_E_TYPE,
-                              "JSON objects have strings as keys only");
     return is_first ? SQRL_OK : put_text(e, ", ");
 }
 
@@ -151,9 +164,12 @@ int sqrl_json_encode(struct sqrl_bytes *out, const struct sqrl_node *nodes, uint
     int code = SQRL_OK;
     e.frames = e.room;
     while (node < end && !code) {
+        bool is_key = false;
         if (e.depth)
-            code = put_separator(&e, node);
-        if (!code)
+            code = put_separator(&e, &is_key);
+        if (!code && is_key && nodes[node].type != SQRL_STRING)
+            code = put_key(&e, node);
+        else if (!code)
             code = put_node(&e, node);
         bool inside = nodes[node].type == SQRL_ARRAY || nodes[node].type == SQRL_MAP;
         node = inside ? node + 1 : sqrl_node_next(nodes, node);

@@ -237,3 +237,73 @@ int sqrl_json_string_encode(struct sqrl_bytes *out, const uint8_t *text, size_t 
     }
     return sqrl_bytes_append(out, "\"", 1, err);
 }
+
+/* --- only ASCII ----------------------------------------------------------------------
+ */
+/* The number of leading bytes between NUL and ~. */
+static size_t below_delete(const uint8_t *p, size_t size) {
+    size_t i = 0;
+#if defined(__SSE2__)
+    const __m128i delete = _mm_set1_epi8(0x7f);
+    for (; size - i >= 16; i += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(p + i));
+        int mask = _mm_movemask_epi8(_mm_or_si128(v, _mm_cmpeq_epi8(v, delete)));
+        if (mask)
+            return i + (size_t)__builtin_ctz((unsigned)mask);
+    }
+#endif
+    while (i < size && p[i] < 0x7f)
+        i++;
+    return i;
+}
+
+static uint8_t *put_unit(uint8_t *out, uint32_t unit) {
+    static const char DIGITS[] = "0123456789abcdef";
+    *out++ = '\\';
+    *out++ = 'u';
+    for (int shift = 12; shift >= 0; shift -= 4)
+        *out++ = (uint8_t)DIGITS[unit >> shift & 15];
+    return out;
+}
+
+/* The valid character at *p, which is moved behind it. */
+static uint32_t read_utf8(const uint8_t **p) {
+    const uint8_t *s = *p;
+    if (s[0] < 0x80) {
+        *p = s + 1;
+        return s[0];
+    }
+    unsigned size = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    uint32_t c = s[0] & (0x7fu >> size);
+    for (unsigned i = 1; i < size; i++)
+        c = c << 6 | (s[i] & 0x3fu);
+    *p = s + size;
+    return c;
+}
+
+int sqrl_json_append_ascii(struct sqrl_bytes *out, const uint8_t *text, size_t size,
+                           struct sqrl_error *err) {
+    const uint8_t *p = text, *end = text + size;
+    size_t before = out->size;
+    while (p < end) {
+        size_t plain = below_delete(p, (size_t)(end - p));
+        int code = sqrl_bytes_room(out, plain + 12, err);
+        if (code) {
+            out->size = before;
+            return code;
+        }
+        sqrl_bytes_put(out, p, plain);
+        p += plain;
+        if (p == end)
+            break;
+        uint32_t c = read_utf8(&p);
+        uint8_t *to = out->data + out->size;
+        if (c >= 0x10000) {
+            to = put_unit(to, 0xd800 + ((c - 0x10000) >> 10));
+            c = 0xdc00 + (c & 0x3ff);
+        }
+        to = put_unit(to, c);
+        out->size = (size_t)(to - out->data);
+    }
+    return SQRL_OK;
+}

@@ -110,6 +110,12 @@ SQRL_CHECK int sqrl_ndarray_fold(struct sqrl_tape *tape, uint32_t map,
 /* NumPy's kind and size without the byte order: "f4"; "" for SQRL_DTYPE_OTHER. */
 const char *sqrl_dtype_code(enum sqrl_dtype dtype);
 
+/* Appends JSON text in valid UTF-8 so that it is ASCII: every character from DEL on,
+ * which can only stand in a string, as \uXXXX or a pair of them, as Python's json.dumps
+ * does. */
+SQRL_CHECK int sqrl_json_append_ascii(struct sqrl_bytes *out, const uint8_t *text,
+                                      size_t size, struct sqrl_error *err);
+
 /* Index of the first byte that is no part of a valid character; `size` when there is
  * none. */
 size_t sqrl_utf8_fault(const uint8_t *bytes, size_t size);

@@ -2,6 +2,8 @@
  * mutations, limits, errors, failing allocations. */
 #include "json_help.h"
 
+#include <math.h>
+
 #include <limits.h>
 #include <unistd.h>
 
@@ -499,7 +501,7 @@ static void writes_binaries_and_refuses_the_rest(void **state) {
         assert_memory_equal(out.data, BASE64[i].text, out.size);
     }
     struct sqrl_node map[] = {{.type = SQRL_MAP, .size = 1, .v.next = 3},
-                              {.type = SQRL_INT, .v.i = 1},
+                              {.type = SQRL_BINARY, .size = 1},
                               {.type = SQRL_NULL}};
     out.size = 0;
     assert_int_equal(sqrl_json_encode(&out, map, 0, bytes, &err), SQRL_E_TYPE);
@@ -510,6 +512,79 @@ static void writes_binaries_and_refuses_the_rest(void **state) {
         assert_int_equal(sqrl_json_encode(&out, &node, 0, bytes, &err), SQRL_E_TYPE);
     }
     assert_int_equal(out.size, 0);
+    sqrl_bytes_reset(&out);
+}
+
+/* json.dumps({1: None, -2: 0, 18446744073709551615: 0, 0.5: 0, 1e16: 0, float("nan"): 0,
+ * True: 0, None: {"s": 0}}) */
+static void keys_that_are_no_strings(void **state) {
+    (void)state;
+    const char *want = "{\"1\": null, \"-2\": 0, \"18446744073709551615\": 0, "
+                       "\"0.5\": 0, \"1e+16\": 0, \"NaN\": 0, \"true\": 0, "
+                       "\"null\": {\"s\": 0}}";
+    const uint8_t bytes[] = "s";
+    const struct sqrl_node zero = {.type = SQRL_INT};
+    struct sqrl_node map[] = {{.type = SQRL_MAP, .size = 8, .v.next = 19},
+                              {.type = SQRL_INT, .v.i = 1},
+                              {.type = SQRL_NULL},
+                              {.type = SQRL_INT, .v.i = -2},
+                              zero,
+                              {.type = SQRL_UINT, .v.u = UINT64_MAX},
+                              zero,
+                              {.type = SQRL_FLOAT, .v.f = 0.5},
+                              zero,
+                              {.type = SQRL_FLOAT, .v.f = 1e16},
+                              zero,
+                              {.type = SQRL_FLOAT, .v.f = (double)NAN},
+                              zero,
+                              {.type = SQRL_BOOL, .v.u = 1},
+                              zero,
+                              {.type = SQRL_NULL},
+                              {.type = SQRL_MAP, .size = 1, .v.next = 19},
+                              {.type = SQRL_STRING, .size = 1},
+                              zero};
+    struct sqrl_bytes out = {0};
+    struct sqrl_error err = {0};
+    assert_int_equal(sqrl_json_encode(&out, map, 0, bytes, &err), SQRL_OK);
+    assert_int_equal(out.size, strlen(want));
+    assert_memory_equal(out.data, want, out.size);
+    sqrl_bytes_reset(&out);
+}
+
+/* json.dumps of each text, at places around the width of a vector. */
+static void only_ascii(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } ROWS[] = {{"~", "~"},
+                {"\x7f", "\\u007f"},
+                {"\xc2\x80", "\\u0080"},
+                {"\xc3\xa9", "\\u00e9"},
+                {"\xdf\xbf", "\\u07ff"},
+                {"\xe0\xa0\x80", "\\u0800"},
+                {"\xe2\x82\xac", "\\u20ac"},
+                {"\xef\xbf\xbf", "\\uffff"},
+                {"\xf0\x90\x80\x80", "\\ud800\\udc00"},
+                {"\xf0\x9f\x98\x80", "\\ud83d\\ude00"},
+                {"\xf4\x8f\xbf\xbf", "\\udbff\\udfff"}};
+    struct sqrl_bytes out = {0};
+    struct sqrl_error err = {0};
+    for (size_t i = 0; i < SQRL_COUNT_OF(ROWS); i++)
+        for (size_t lead = 0; lead < 40; lead++) {
+            size_t size = strlen(ROWS[i].text), want = strlen(ROWS[i].want);
+            char *text = malloc(2 * lead + size); /* its exact size, for ASan */
+            memset(text, 'x', 2 * lead + size);
+            memcpy(text + lead, ROWS[i].text, size);
+            out.size = 0;
+            assert_int_equal(sqrl_json_append_ascii(&out, (const uint8_t *)text,
+                                                    2 * lead + size, &err),
+                             SQRL_OK);
+            assert_int_equal(out.size, 2 * lead + want);
+            assert_memory_equal(out.data, text, lead);
+            assert_memory_equal(out.data + lead, ROWS[i].want, want);
+            assert_memory_equal(out.data + lead + want, text + lead + size, lead);
+            free(text);
+        }
     sqrl_bytes_reset(&out);
 }
 
@@ -560,6 +635,8 @@ int main(void) {
         cmocka_unit_test(nodes_and_bytes_are_limited),
         cmocka_unit_test(strings_across_blocks),
         cmocka_unit_test(ascii_is_told),
+        cmocka_unit_test(keys_that_are_no_strings),
+        cmocka_unit_test(only_ascii),
         cmocka_unit_test(writes_binaries_and_refuses_the_rest),
         cmocka_unit_test(allocations_fail),
     };
