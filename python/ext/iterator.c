@@ -16,14 +16,17 @@
 
 #include <pythread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define WAIT_SLICE_NS 50000000u
+#define SWITCH_NS 5000000u /* the interpreter's own switch interval */
 
 struct core {
     struct sqrl_iterator *iterator; /* NULL when closed */
     struct sqrl_source *source;     /* borrowed from the plan */
     struct sqrl_plan *plan;
     PyThread_type_lock lock;
+    uint64_t released_ns; /* when the GIL was released last; 0: not yet */
     unsigned fork;
     bool closed, inside;
 };
@@ -146,6 +149,24 @@ int ext_wait(struct ext_state *state, struct sqrl_iterator *iterator) {
     }
 }
 
+static uint64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Returns when next() will not block. Data that are there already are taken without
+ * giving up the GIL, which other threads would keep for a whole switch interval, but no
+ * longer than one: list(iterator) runs no bytecode that would give it up. */
+static int core_wait(struct ext_state *state, struct core *core) {
+    if (core->released_ns != 0 && now_ns() - core->released_ns < SWITCH_NS &&
+        sqrl_iterator_wait(core->iterator, 0))
+        return PyErr_CheckSignals();
+    int rc = ext_wait(state, core->iterator);
+    core->released_ns = now_ns();
+    return rc;
+}
+
 static PyObject *core_stats(struct core *core) {
     struct sqrl_stage_stats stats[16];
     PyObject *list = PyList_New(0);
@@ -222,11 +243,9 @@ static int samples_pull(struct ext_state *state, struct samples *self) {
     struct sqrl_run *run = NULL;
     struct sqrl_error err;
     int rc;
-    if (ext_wait(state, self->core.iterator) < 0)
+    if (core_wait(state, &self->core) < 0)
         return -1;
-    Py_BEGIN_ALLOW_THREADS
     rc = sqrl_iterator_next_run(self->core.iterator, &run, &err);
-    Py_END_ALLOW_THREADS
     ext_log_drain(state);
     if (self->core.closed) { /* closed meanwhile by another thread */
         sqrl_run_release(run);
@@ -347,11 +366,9 @@ static int batches_pull(struct ext_state *state, struct batches *self,
                         struct sqrl_batch **batch) {
     struct sqrl_error err;
     int rc;
-    if (ext_wait(state, self->core.iterator) < 0)
+    if (core_wait(state, &self->core) < 0)
         return -1;
-    Py_BEGIN_ALLOW_THREADS
     rc = sqrl_iterator_next_batch(self->core.iterator, batch, &err);
-    Py_END_ALLOW_THREADS
     ext_log_drain(state);
     if (self->core.closed) {
         sqrl_batch_unref(*batch);

@@ -155,7 +155,9 @@ def _pack_here(
     if function is not None:
         samples = map_inputs(source, function, failed if skip else None, tell)
         packer.extend(samples, None, _skipper(failed) if skip else None)
-    elif isinstance(source, Stream) and not source._plan.batched:
+    elif isinstance(source, Stream):
+        if source._plan.batched:
+            raise ArgumentError("pack takes samples, not batches: leave batch() out")
         packer.extend_plan(source._plan, tell)
     else:
         packer.extend(source, tell, _skipper(failed) if skip else None)

@@ -123,6 +123,9 @@ def test_wrong_arguments(tmp_path: Path) -> None:
             squirrel.pack([{"a": 1}], tmp_path / "d", **options)
     with pytest.raises(ValueError):
         squirrel.pack([1], tmp_path / "d", map=dict, workers=0)
+    squirrel.pack([{"a": 1}], tmp_path / "few")
+    with pytest.raises(ValueError, match="batches"):
+        squirrel.pack(squirrel.open(tmp_path / "few").batch(1), tmp_path / "d")
     with pytest.raises(TypeError):
         squirrel.pack(5, tmp_path / "d")  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):

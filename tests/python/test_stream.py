@@ -120,6 +120,13 @@ def test_repr_shows_the_plan(images: Path) -> None:
     assert repr(squirrel.open(images).map(add).take(2)).endswith("-> map(add) -> take(2)")
 
 
+def test_native_verbs_behind_a_callable_are_explained(images: Path) -> None:
+    with pytest.raises(AttributeError, match="shuffle\\(size\\)"):
+        squirrel.open(images).map(add).shuffle_all(1)
+    with pytest.raises(AttributeError, match="nonsense"):
+        squirrel.open(images).nonsense
+
+
 def test_len(images: Path) -> None:
     stream = squirrel.open(images)
     assert len(stream) == 2000 and len(stream.take(5)) == 5 and len(stream.map(add)) == 2000

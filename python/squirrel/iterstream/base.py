@@ -78,6 +78,14 @@ class Composable:
     def __init__(self, source: Iterable[Any] | Callable[..., Any] | None = None) -> None:
         self.source: Any = source
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shuffle_all", "prefetch"):
+            raise AttributeError(
+                f"{name}() works on native samples: put it in front of the first Python callable"
+                + ("; shuffle(size) works here" if name == "shuffle_all" else "")
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:
