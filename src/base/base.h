@@ -146,6 +146,9 @@ unsigned sqrl_default_threads(unsigned siblings);
 void *sqrl_slab_take(struct sqrl_context *context, size_t size, size_t *capacity,
                      struct sqrl_error *err);
 void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity);
+/* Raises the idle limit to at least `bytes`: for who gives much back at once only to take
+ * it again, as shuffled windows do. */
+void sqrl_slab_keep(struct sqrl_context *context, size_t bytes);
 
 /* --- memory budget --- */
 /* Counts bytes in flight; it does not block. The executor asks in sequence order, and the

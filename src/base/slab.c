@@ -304,3 +304,10 @@ void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity) {
     sqrl_lock_drop(&slabs->lock);
     unmap_chain(slabs, chain);
 }
+
+void sqrl_slab_keep(struct sqrl_context *context, size_t bytes) {
+    struct sqrl_slabs *slabs = &context->slabs;
+    take_lock(slabs);
+    slabs->idle_limit = SQRL_MAX(slabs->idle_limit, bytes);
+    sqrl_lock_drop(&slabs->lock);
+}

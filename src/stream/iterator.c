@@ -17,6 +17,7 @@
     (UINT64_C(4) << 20)                       /* what stays in a last-level cache        \
                                                */
 #define FIRST_BLOCK_BYTES (UINT64_C(3) << 19) /* a guess until one is loaded */
+#define MAX_KEPT_BYTES (UINT64_C(256) << 20)  /* of windows, for the next ones */
 #define PULL_LOW 2u /* the consumer starts workers when so few outputs are left */
 
 static bool forked(const struct sqrl_iterator *it) {
@@ -206,6 +207,7 @@ static int make_order(struct sqrl_iterator *it, const struct sqrl_schema *schema
     }
     if (it->shuffled) {
         it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);
+        sqrl_slab_keep(it->context, SQRL_MIN(2 * it->window_cut, MAX_KEPT_BYTES));
         it->window_cut *= sized ? 2 : 1; /* the estimate decides, unless it is far off */
     }
     free(shards);

@@ -1,18 +1,20 @@
 /* Blocks are recycled as shells: the tape and begin arrays keep their room from one life
  * to the next, since fresh pages would cost more than parsing (first touch). A context
- * keeps at most MAX_IDLE shells, and none whose arrays grew beyond MAX_KEPT_BYTES. A
+ * keeps at most MAX_IDLE shells (a shuffled window gives about a hundred back at once) of
+ * MAX_IDLE_BYTES together, and none whose arrays grew beyond MAX_KEPT_BYTES. A
  * shell on the free list holds no reference to its context; a live block does. */
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "sqrl/block.h"
 
-enum { MAX_IDLE = 32, MAX_KEPT_BYTES = 8 << 20 };
+enum { MAX_IDLE = 512, MAX_IDLE_BYTES = 48 << 20, MAX_KEPT_BYTES = 8 << 20 };
 
 struct shells {
     struct sqrl_lock lock;
     struct sqrl_block *free;
     unsigned count;
+    uint64_t bytes;
 };
 
 static void *shells_new(struct sqrl_context *context, struct sqrl_error *err) {
@@ -45,6 +47,7 @@ static void shells_lock(struct shells *shells) {
     if (sqrl_lock_take(&shells->lock)) {
         shells->free = NULL;
         shells->count = 0;
+        shells->bytes = 0;
     }
 }
 
@@ -63,6 +66,7 @@ int sqrl_block_new(struct sqrl_context *context, struct sqrl_block **out,
     if (block) {
         shells->free = block->next_free;
         shells->count--;
+        shells->bytes -= sqrl_block_memory(block);
     }
     sqrl_lock_drop(&shells->lock);
     if (!block) {
@@ -94,14 +98,16 @@ void sqrl_block_unref(struct sqrl_block *block) {
     block->bytes = NULL;
     block->context = NULL;
     struct shells *shells = shells_of(context, NULL);
-    bool keep = sqrl_block_memory(block) <= MAX_KEPT_BYTES;
+    uint64_t bytes = sqrl_block_memory(block);
+    bool keep = bytes <= MAX_KEPT_BYTES;
     if (shells && keep) {
         shells_lock(shells);
-        keep = shells->count < MAX_IDLE;
+        keep = shells->count < MAX_IDLE && shells->bytes + bytes <= MAX_IDLE_BYTES;
         if (keep) {
             block->next_free = shells->free;
             shells->free = block;
             shells->count++;
+            shells->bytes += bytes;
         }
         sqrl_lock_drop(&shells->lock);
     }
