@@ -54,15 +54,12 @@ def first_a(folder):
     next(read_dicts(folder))
 
 
-def stream_10gb(folder):
-    """Memory: 10 GB streamed in batches; the data set is opened again until that much went by."""
+def make_10gb(folder):
+    """Work A 54 times over: 10 GB."""
     import squirrel
 
-    seen = 0
-    while seen < 10e9:
-        for batch in squirrel.open(folder).batch(256):
-            seen += batch["image"].nbytes
-            yield batch
+    samples = common.work_a_samples()
+    squirrel.pack((sample for _ in range(54) for sample in samples), folder)
 
 
 if __name__ == "__main__":
