@@ -153,8 +153,10 @@ def _pack_here(
     bar = Progress(progress, total, "samples" if function is None else "inputs")
     tell = bar if bar.enabled else None
     if function is not None:
-        samples = map_inputs(source, function, failed if skip else None, tell)
-        packer.extend(samples, None, _skipper(failed) if skip else None)
+        for index, item in enumerate(source):
+            add_input(packer, function, index, item, failed if skip else None)
+            if tell is not None:
+                tell(index + 1, 0)
     elif isinstance(source, Stream):
         if source._plan.batched:
             raise ArgumentError("pack takes samples, not batches: leave batch() out")
@@ -185,37 +187,40 @@ def _skipper(failed: list[tuple[int, str]]) -> Callable[[int, Exception], None]:
     return skip
 
 
-def map_inputs(
-    inputs: Iterable[Any],
+def add_input(
+    packer: _native.Packer,
     function: Callable[[Any], Any],
+    index: int,
+    item: Any,
     failed: list[tuple[int, str]] | None,
-    tell: Callable[[int, int], object] | None = None,
-    first: int = 0,
-) -> Iterable[Any]:
-    """The samples of all inputs. Those of one input come together or not at all."""
-    for index, item in enumerate(inputs, first):
-        try:
-            samples = samples_of(function(item))
-        except Exception as error:
-            if failed is None:
-                error.add_note(f"while map was called with input {index}")
-                raise
-            failed.append((index, error_text(error)))
-            continue
-        yield from samples
-        if tell is not None:
-            tell(index + 1, 0)
+) -> None:
+    """The samples of one input. With a list for failures: all of them, or none and an entry."""
+    try:
+        samples = samples_of(function(item))
+        if failed is not None:
+            samples = list(samples)
+            if len(samples) > 1:  # so that nothing of a failing input is written
+                for sample in samples:
+                    _native.encode(sample)
+        for sample in samples:
+            packer.append(sample)
+    except Exception as error:
+        if failed is None:
+            error.add_note(f"while map was called with input {index}")
+            raise
+        failed.append((index, error_text(error)))
 
 
-def samples_of(result: Any) -> list[Any]:
-    """What map returned as a list: one sample, many, or none."""
+def samples_of(result: Any) -> Iterable[Any]:
+    """What map returned: one sample, many, or none."""
     if result is None:
-        return []
+        return ()
     if isinstance(result, dict):
-        return [result]
+        return (result,)
     if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
         raise TypeError(
             f"map must return a sample (dict), an iterable of samples or None, "
             f"not {type(result).__name__}"
         )
-    return list(result)
+    many: Iterable[Any] = result
+    return many

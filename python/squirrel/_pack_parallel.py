@@ -21,7 +21,7 @@ from multiprocessing import connection, get_all_start_methods, get_context
 
 from squirrel import _native
 from squirrel._errors import ArgumentError, ExistsError, StateError
-from squirrel._pack import PackReport, error_text, make_report, samples_of
+from squirrel._pack import PackReport, add_input, make_report
 from squirrel._progress import Progress
 from squirrel.iterstream.base import callable_name
 from squirrel.iterstream.parallel import usable_cores
@@ -160,7 +160,7 @@ def _do_task(
     said = time.monotonic()
     try:
         for index, item in enumerate(items, first):
-            _do_input(packer, function, index, item, failed if setup["skip"] else None)
+            add_input(packer, function, index, item, failed if setup["skip"] else None)
             if time.monotonic() - said > _SAY_SECONDS:
                 if pipe.poll():  # nothing is sent during a task: the other end was closed
                     raise _ParentGone
@@ -171,28 +171,6 @@ def _do_task(
         packer.abandon()
         raise
     return {"prefix": prefix, "failed": failed, **{name: report[name] for name in _REPORT}}
-
-
-def _do_input(
-    packer: _native.Packer,
-    function: Callable[[Any], Any],
-    index: int,
-    item: Any,
-    failed: list[tuple[int, str]] | None,
-) -> None:
-    """All samples of one input, or, when one of them can't be stored, none."""
-    try:
-        samples = samples_of(function(item))
-        if len(samples) > 1 and failed is not None:
-            for sample in samples:  # so that nothing of a failing input is written
-                _native.encode(sample)
-        for sample in samples:
-            packer.append(sample)
-    except Exception as error:
-        if failed is None:
-            error.add_note(f"while map was called with input {index}")
-            raise
-        failed.append((index, error_text(error)))
 
 
 def _portable(error: BaseException) -> BaseException:

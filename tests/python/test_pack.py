@@ -109,6 +109,36 @@ def test_map_in_this_process(tmp_path: Path) -> None:
         squirrel.pack(["x"], tmp_path / "e", map=str)
 
 
+def test_an_input_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    def make(n: int):
+        yield {"n": n}
+        yield {"n": {n} if n == 1 else n}
+
+    report = squirrel.pack(range(3), tmp_path / "d", map=make, on_error="skip")
+    assert [s["n"] for s in squirrel.open(tmp_path / "d")] == [0, 0, 2, 2]
+    assert [index for index, _ in report.failed] == [1]
+
+
+def test_log_lines_reach_logging(tmp_path: Path, caplog) -> None:
+    """A temporary that a dead writer left is swept when the next pack begins, and told."""
+    import subprocess
+    import sys
+
+    kill = (
+        "import os, signal, sys, squirrel\n"
+        "from squirrel import _native\n"
+        "packer = _native.Packer(sys.argv[1])\n"
+        "packer.extend({'x': os.urandom(100_000)} for _ in range(100))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", kill, str(tmp_path / "d")])
+    with caplog.at_level("DEBUG", logger="squirrel"):
+        squirrel.pack([{"a": 1}], tmp_path / "d")
+        sum(1 for _ in range(1000))  # the interpreter delivers pending lines between bytecodes
+    assert [r.name for r in caplog.records] == ["squirrel"] and "temporar" in caplog.text
+    assert list(squirrel.open(tmp_path / "d")) == [{"a": 1}]
+
+
 def test_wrong_arguments(tmp_path: Path) -> None:
     for options in (
         {"on_error": "ignore"},

@@ -215,6 +215,20 @@ def test_data_loader_workers(images: Path) -> None:
     assert sorted(s["label"] for s in loader) == [0, 1, 2, 1000, 1001, 1002]
 
 
+def test_data_loader_with_batches(images: Path) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Data(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(squirrel.open(images).select("label", "text").batch(500))
+
+    for workers in (0, 1):
+        loader = torch.utils.data.DataLoader(Data(), num_workers=workers, batch_size=None)
+        batches = list(loader)
+        assert torch.cat([torch.as_tensor(b["label"]) for b in batches]).tolist() == list(range(2000))
+        assert batches[0]["text"].tolist()[7] == "sample 7"
+
+
 def test_info_and_tables() -> None:
     info = squirrel.info()
     assert info["version"] == squirrel.__version__ and info["threads"] >= 1
