@@ -33,6 +33,8 @@ class Collate:
                     f"batch() needs samples that are dicts, not {type(sample).__name__}; "
                     "batched() makes lists of anything"
                 )
+        samples = [_flat(sample) for sample in samples]
+        for sample in samples:
             names.update(dict.fromkeys(sample))
         valid: dict[str, Any] = {}
         shapes: dict[str, Any] = {}
@@ -95,6 +97,23 @@ class Collate:
         data = np.concatenate([a.ravel() for a in filled]).astype(dtype, copy=False)
         many = extents if first.ndim > 1 else None
         return Column.of_arrays("ragged", name, len(filled), data, offsets, many, mask)
+
+
+def _flat(sample: dict[str, Any]) -> dict[str, Any]:
+    """Nested dicts as dotted names; a dot within a key is written "\\."."""
+    if not any(isinstance(v, dict) or not isinstance(k, str) or "." in k for k, v in sample.items()):
+        return sample
+    flat: dict[str, Any] = {}
+    left = [("", sample)]
+    while left:
+        prefix, level = left.pop()
+        for key, value in level.items():
+            name = prefix + str(key).replace(".", "\\.")
+            if isinstance(value, dict):
+                left.append((name + ".", value))
+            else:
+                flat[name] = value
+    return flat
 
 
 def _kind(array: Any) -> str:

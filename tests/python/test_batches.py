@@ -117,6 +117,8 @@ def test_nested_fields_are_dotted(tmp_path: Path) -> None:
     (batch,) = stream.batch(4)
     assert set(batch) == {"m.x", "m.y.z"}
     assert batch["m.x"].tolist() == [0, 1, 2, 3] and batch["m.y.z"].tolist() == [0, 0.5, 1, 1.5]
+    (again,) = stream.map(dict).batch(4)
+    assert {n: c.tolist() for n, c in again.items()} == {n: c.tolist() for n, c in batch.items()}
 
 
 def test_clashing_values_name_both_samples(tmp_path: Path) -> None:
