@@ -139,9 +139,9 @@ static int choose_format(struct sqrl_pack_target *target, const char *named,
     target->directory = is_there ? is_directory : slash || !by_suffix;
     if (named)
         rc = writable_format(named, &target->format, err);
-    else if (!target->directory)
-        target->format = by_suffix;
-    else
+    else if (!target->directory && by_suffix)
+        rc = writable_format(by_suffix->name, &target->format, err);
+    else if (target->directory)
         rc = writable_format("sqrl", &target->format, err);
     if (rc || target->directory)
         return rc;

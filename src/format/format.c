@@ -34,8 +34,7 @@ const struct sqrl_format_ops *sqrl_format_by_suffix(const char *name) {
     size_t best = 0;
     for (size_t i = 0; i < SQRL_COUNT_OF(formats); i++) {
         size_t length = 0;
-        if ((formats[i]->flags & SQRL_FORMAT_WRITES) &&
-            sqrl_suffix_fits(formats[i]->suffixes, name, &length) && length > best) {
+        if (sqrl_suffix_fits(formats[i]->suffixes, name, &length) && length > best) {
             found = formats[i];
             best = length;
         }

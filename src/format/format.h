@@ -17,8 +17,8 @@ SQRL_BUILTIN_FORMATS(SQRL_DECLARE_FORMAT)
  * receives the length of the longest that fits. */
 bool sqrl_suffix_fits(const char *suffixes, const char *name, size_t *length);
 
-/* The format that writes files of such a name, by the longest suffix; NULL when none
- * fits. */
+/* The format of files of such a name, by the longest suffix, whether it can be written or
+ * not; NULL when none fits. */
 const struct sqrl_format_ops *sqrl_format_by_suffix(const char *name);
 
 #endif

@@ -34,7 +34,7 @@ static void dump_print(struct dump *d, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    dump_add(d, text, (size_t)n);
+    dump_add(d, text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
 static void dump_hex(struct dump *d, const uint8_t *bytes, size_t size) {
