@@ -136,6 +136,11 @@ static void measure(struct sqrl_context *context, int argc, char **argv) {
     int batches = !strcmp(argv[1], "batches"), epochs = argc > 3 ? atoi(argv[3]) : 5;
     must(sqrl_open(context, argv[2], NULL, &source, &err), &err);
     must(sqrl_plan_source(source, &plan, &err), &err);
+    const char *filter = getenv("SQRL_BENCH_FILTER");
+    if (filter) {
+        must(sqrl_plan_filter(plan, filter, &next, &err), &err);
+        plan = replace(plan, next);
+    }
     if (argc > 5) {
         must(sqrl_plan_shuffle_all(plan, strtoull(argv[5], NULL, 10), 0, &next, &err),
              &err);

@@ -39,7 +39,8 @@ SQRL_API void sqrl_plan_unref(struct sqrl_plan *plan);
 SQRL_CHECK int sqrl_plan_filter(struct sqrl_plan *plan, const char *expression,
                                 struct sqrl_plan **out, struct sqrl_error *err);
 /* Keeps only, or removes, fields; dotted names reach into maps. A selected field that a
- * sample lacks is left out of it. */
+ * sample lacks is left out of it. Where a name reaches into a map, the map comes apart:
+ * its fields go on one by one under their dotted names. */
 SQRL_CHECK int sqrl_plan_select(struct sqrl_plan *plan, const char *const *names,
                                 size_t count, struct sqrl_plan **out,
                                 struct sqrl_error *err);
@@ -96,7 +97,11 @@ struct sqrl_batch_options {
 
 /* Turns samples into batches of columns. The columns are fixed before the first batch:
  * from the source's schema where it is known, else from the first block read. A value
- * that does not fit is SQRL_E_TYPE and names both samples and what to declare. */
+ * that does not fit is SQRL_E_TYPE and names both samples and what to declare; so is a
+ * field that appears only later: nothing is lost silently. Missing and null values are no
+ * clash, unless a declared type says so (by having no "?"). When an error ends the
+ * stream, what was collected for the broken-off batches is given before it, unless
+ * drop_remainder is set. */
 SQRL_CHECK int sqrl_plan_batch(struct sqrl_plan *plan,
                                const struct sqrl_batch_options *options,
                                struct sqrl_plan **out, struct sqrl_error *err);

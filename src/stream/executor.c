@@ -138,9 +138,14 @@ static bool fill_output(struct sqrl_iterator *it, struct sqrl_output *o) {
     return false;
 }
 
-/* Lock held. */
+/* Lock held. From here on the slot counts as large as it is: padding may have made it so.
+ */
 static void mark_ready(struct sqrl_iterator *it, struct sqrl_output *o) {
     o->state = OUTPUT_READY;
+    if (o->slot_bytes > o->bytes) {
+        it->queued_bytes += o->slot_bytes - o->bytes;
+        o->bytes = o->slot_bytes;
+    }
     if (it->consumer_waits && it->out_head && it->out_head->state == OUTPUT_READY)
         pthread_cond_broadcast(&it->ready);
 }

@@ -14,8 +14,11 @@
 
 #define AHEAD_BYTES (UINT64_C(8) << 20) /* read ahead without prefetch(): */
 #define AHEAD_BYTES_PER_THREAD                                                           \
-    (UINT64_C(4) << 20)                       /* what stays in a last-level cache        \
-                                               */
+    (UINT64_C(4) << 20) /* what stays in a last-level cache                              \
+                         */
+/* Sequential shards are read in parallel only as far as a later one may run ahead: up to
+ * a whole shard. */
+#define AHEAD_BYTES_SEQUENTIAL (UINT64_C(96) << 20)
 #define FIRST_BLOCK_BYTES (UINT64_C(3) << 19) /* a guess until one is loaded */
 #define MAX_KEPT_BYTES (UINT64_C(256) << 20)  /* of windows, for the next ones */
 #define PULL_LOW 2u /* the consumer starts workers when so few outputs are left */
@@ -181,6 +184,15 @@ static void skip_shards(struct sqrl_iterator *it, struct sqrl_order_shard *shard
     it->skip_first = skip - passed;
 }
 
+/* How far to read ahead without prefetch(). */
+static uint64_t default_ahead(const struct sqrl_iterator *it) {
+    const struct sqrl_shard *first = sqrl_source_shard(it->source, 0);
+    bool indexed = first && first->format && first->format->flags & SQRL_FORMAT_INDEXED;
+    if (!indexed)
+        return AHEAD_BYTES_SEQUENTIAL;
+    return AHEAD_BYTES + AHEAD_BYTES_PER_THREAD * sqrl_context_cpu_threads(it->context);
+}
+
 static int make_order(struct sqrl_iterator *it, const struct sqrl_schema *schema,
                       struct sqrl_error *err) {
     uint64_t count = sqrl_source_shards(it->source), nodes = nodes_per_sample(schema);
@@ -192,6 +204,8 @@ static int make_order(struct sqrl_iterator *it, const struct sqrl_schema *schema
         code = shard_facts(it, s, nodes, &shards[s], err);
         sized = sized && !code && shards[s].bytes != SQRL_UNKNOWN;
     }
+    if (!it->limit_bytes)
+        it->limit_bytes = default_ahead(it);
     uint64_t seed = 0;
     for (const struct sqrl_plan *p = it->plan; p; p = p->before)
         seed = p->kind == SQRL_STAGE_SHUFFLE ? p->number : seed;
@@ -290,8 +304,6 @@ int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
     it->measure_want = SQRL_NO_NODE;
     it->block_estimate = FIRST_BLOCK_BYTES;
     it->ratio_percent = 120;
-    it->limit_bytes =
-        AHEAD_BYTES + AHEAD_BYTES_PER_THREAD * sqrl_context_cpu_threads(it->context);
     it->assign.batch_take = SQRL_UNKNOWN;
     it->assign.emitted_end = &it->assign.emitted;
     it->tail = &it->head;

@@ -62,6 +62,7 @@ static struct sqrl_plan *stage_new(struct sqrl_plan *before, enum sqrl_stage_kin
     plan->shuffled = before->shuffled;
     plan->limited = before->limited;
     plan->filters = before->filters;
+    plan->name_stages = before->name_stages;
     plan->names = before->names;
     return plan;
 }
@@ -104,9 +105,14 @@ static int names_stage(struct sqrl_plan *plan, enum sqrl_name_stage stage,
     int code = needs_samples(plan, what, err);
     if (code)
         return code;
+    if (plan->name_stages >= SQRL_MAX_NAME_STAGES)
+        return sqrl_error_set(err, SQRL_E_LIMIT,
+                              "more than %u select, drop and rename stages",
+                              SQRL_MAX_NAME_STAGES);
     struct sqrl_plan *next = stage_new(plan, SQRL_STAGE_NAMES, err);
     if (!next)
         return SQRL_E_NO_MEMORY;
+    next->name_stages++;
     code =
         sqrl_projection_new(plan->names, stage, names, to, count, &next->projection, err);
     if (code) {

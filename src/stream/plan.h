@@ -8,6 +8,7 @@
 
 #define SQRL_DEFAULT_WINDOW_BYTES (UINT64_C(96) << 20)
 #define SQRL_MAX_FILTERS 100u
+#define SQRL_MAX_NAME_STAGES 256u
 
 enum sqrl_stage_kind {
     SQRL_STAGE_SOURCE,
@@ -34,7 +35,7 @@ struct sqrl_plan {
     struct sqrl_plan *before;        /* NULL for the source */
     struct sqrl_source *source;      /* borrowed from the source stage, which holds it */
     bool batched, shuffled, limited; /* which stages stand at or before this one */
-    uint32_t filters;
+    uint32_t filters, name_stages;   /* so far */
     const struct sqrl_projection *names; /* the nearest at or before this one, or NULL */
 
     struct sqrl_expression *expression; /* FILTER */

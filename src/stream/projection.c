@@ -524,17 +524,41 @@ static void apply_stage(const struct sqrl_projection *p, const struct sqrl_block
         apply_change(p, block, in, out);
 }
 
+/* The common case: one select over the fields as they are. */
+static size_t select_only(const struct sqrl_projection *p, const struct sqrl_block *block,
+                          uint32_t node, struct sqrl_field_ref *out, size_t capacity) {
+    size_t count = 0;
+    for (size_t n = 0; n < p->count; n++) {
+        const struct sqrl_path *path = &p->path[n];
+        uint32_t found =
+            sqrl_path_find(path, 0, block->tape.nodes, node, block->bytes->data);
+        if (found == SQRL_NO_NODE)
+            continue;
+        if (count < capacity) {
+            bool whole = path->count == 1;
+            out[count].name = whole ? path->key[0].name : path->text;
+            out[count].name_size =
+                whole ? path->key[0].size : (uint32_t)strlen(path->text);
+            out[count].node = found;
+        }
+        count++;
+    }
+    return count;
+}
+
 size_t sqrl_projection_apply(const struct sqrl_projection *projection,
                              const struct sqrl_block *block, uint32_t index,
                              struct sqrl_field_ref *out, size_t capacity) {
     const struct sqrl_projection *chain[256];
     size_t stages = 0;
-    for (const struct sqrl_projection *p = projection; p && stages < 256; p = p->before)
-        chain[stages++] = p;
     const struct sqrl_node *nodes = block->tape.nodes;
     uint32_t node = block->begin[index];
     if (nodes[node].type != SQRL_MAP)
         return 0;
+    if (projection->stage == SQRL_NAMES_SELECT && !projection->before)
+        return select_only(projection, block, node, out, capacity);
+    for (const struct sqrl_projection *p = projection; p && stages < 256; p = p->before)
+        chain[stages++] = p;
     struct live_list list[2];
     list_init(&list[0]);
     list_init(&list[1]);

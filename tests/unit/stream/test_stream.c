@@ -393,6 +393,7 @@ static void take_stops_reading(void **state) {
     struct sqrl_error err;
     struct list got = {0};
     SYN_STAGE(plan, sqrl_plan_take(plan, 12, SYN_OUT));
+    SYN_STAGE(plan, sqrl_plan_prefetch(plan, 16 << 20, SYN_OUT));
     __atomic_store_n(&syn_loads, 0, __ATOMIC_RELAXED);
     syn_must(drain_runs(plan, &got, &err), &err);
     assert_int_equal(got.count, 12);
