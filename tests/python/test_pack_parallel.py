@@ -193,4 +193,6 @@ def test_two_workers_are_faster(tmp_path: Path) -> None:
         squirrel.pack(range(1500), tmp_path / str(workers), map=pack_jobs.compute, workers=workers)
         return time.monotonic() - start
 
+    if os.getloadavg()[0] > 0.5:
+        pytest.skip("others use the machine: the ratio would say nothing")
     assert seconds(1) > 1.6 * seconds(2)
