@@ -309,6 +309,17 @@ static int append_projected(struct sqrl_packer *packer,
     return rc;
 }
 
+static void error_at_sample(struct sqrl_error *err, int rc,
+                            const struct sqrl_sample *sample) {
+    const struct sqrl_block *block = sample->block;
+    if (block->first == SQRL_UNKNOWN) /* plain lines are not counted before a block */
+        sqrl_error_at(err, rc, "block %llu: sample %u of the block",
+                      (unsigned long long)block->number, (unsigned)sample->index);
+    else
+        sqrl_error_at(err, rc, "sample %llu",
+                      (unsigned long long)(block->first + sample->index));
+}
+
 static int append_run(struct sqrl_packer *packer,
                       const struct sqrl_projection *projection,
                       const struct sqrl_run *run, struct sqrl_error *err) {
@@ -321,8 +332,7 @@ static int append_run(struct sqrl_packer *packer,
                  ? append_projected(packer, projection, sample, err)
                  : sqrl_packer_append_sample(packer, sample->block, sample->index, err);
         if (rc != SQRL_OK)
-            sqrl_error_at(err, rc, "sample %llu",
-                          (unsigned long long)(sample->block->first + sample->index));
+            error_at_sample(err, rc, sample);
     }
     return rc;
 }

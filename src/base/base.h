@@ -69,6 +69,10 @@ char *sqrl_strdup(const char *text, struct sqrl_error *err);
 char *sqrl_format(struct sqrl_error *err, const char *format, ...) SQRL_PRINTF(2, 3);
 void sqrl_fail_allocation(uint64_t countdown);
 
+/* Checked settings with their texts, in one allocation: free((void *)to->items). */
+SQRL_CHECK int sqrl_settings_copy(const struct sqrl_settings *from,
+                                  struct sqrl_settings *to, struct sqrl_error *err);
+
 /* Edit distance capped at 3, for "did you mean". Returns the nearest of `names` or NULL.
  */
 const char *sqrl_nearest(const char *name, const char *const *names, size_t count);

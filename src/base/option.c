@@ -271,6 +271,25 @@ const char *sqrl_settings_text(const struct sqrl_settings *settings,
     return option != NULL ? option->initial : NULL;
 }
 
+int sqrl_settings_copy(const struct sqrl_settings *from, struct sqrl_settings *to,
+                       struct sqrl_error *err) {
+    size_t size = from->count * sizeof(struct sqrl_setting);
+    for (size_t i = 0; i < from->count; i++)
+        size += strlen(from->items[i].name) + strlen(from->items[i].value) + 2;
+    struct sqrl_setting *items = sqrl_calloc(1, SQRL_MAX(size, 1u), "settings", err);
+    if (!items)
+        return SQRL_E_NO_MEMORY;
+    char *text = (char *)(items + from->count);
+    for (size_t i = 0; i < from->count; i++) {
+        items[i].name = strcpy(text, from->items[i].name);
+        text += strlen(text) + 1;
+        items[i].value = strcpy(text, from->items[i].value);
+        text += strlen(text) + 1;
+    }
+    *to = (struct sqrl_settings){items, from->count};
+    return SQRL_OK;
+}
+
 /* The text of an option that must have a value of the asked kind. */
 static int get_text(const struct sqrl_settings *settings, const struct sqrl_option *list,
                     const char *name, const char **text, struct sqrl_error *err) {

@@ -13,10 +13,9 @@ struct sqrl_pack_target {
     bool directory;
     bool native; /* shards become a data set by a commit */
     const struct sqrl_format_ops *format;
-    char suffix[32];            /* of shards in a directory */
-    char *prefix;               /* of shards in a directory */
-    struct sqrl_setting *items; /* the format's write options, copied, and the codec that
-                                   the suffix asks for */
+    char suffix[32]; /* of shards in a directory */
+    char *prefix;    /* of shards in a directory */
+    /* The format's write options, copied, and the codec that the suffix asks for. */
     struct sqrl_settings settings;
     struct sqrl_listing old; /* files that finish() replaces (not native) */
 };

@@ -75,26 +75,26 @@ static int take_settings(struct sqrl_pack_target *target,
     int rc = sqrl_settings_check(settings, lists, who, err);
     if (rc)
         return rc;
-    target->items =
-        sqrl_calloc(settings->count + 1, sizeof *target->items, "settings", err);
-    if (!target->items)
-        return SQRL_E_NO_MEMORY;
-    size_t count = settings->count;
-    if (count)
-        memcpy(target->items, settings->items, count * sizeof *target->items);
     const char *codec = target->directory ? NULL : codec_of_name(format, target->path);
     const char *set = setting_of(settings, "codec");
-    if (codec && option_of(format->write_options, "codec")) {
-        if (set && strcmp(set, codec) != 0)
-            return sqrl_error_set(
-                err, SQRL_E_INVALID,
-                "codec=%s does not fit the name of the file, which asks "
-                "for %s",
-                set, codec);
-        target->items[count++] = (struct sqrl_setting){"codec", codec};
-    }
-    target->settings = (struct sqrl_settings){target->items, count};
-    return SQRL_OK;
+    if (!codec || !option_of(format->write_options, "codec"))
+        return sqrl_settings_copy(settings, &target->settings, err);
+    if (set && strcmp(set, codec) != 0)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "codec=%s does not fit the name of the file, which asks "
+                              "for %s",
+                              set, codec);
+    size_t count = settings->count;
+    struct sqrl_setting *items = sqrl_calloc(count + 1, sizeof *items, "settings", err);
+    if (!items)
+        return SQRL_E_NO_MEMORY;
+    if (count)
+        memcpy(items, settings->items, count * sizeof *items);
+    items[count++] = (struct sqrl_setting){"codec", codec};
+    rc =
+        sqrl_settings_copy(&(struct sqrl_settings){items, count}, &target->settings, err);
+    free(items);
+    return rc;
 }
 
 /* The suffix of shards: the first of the format's that fits the codec. */
@@ -330,7 +330,7 @@ int sqrl_pack_target_open(struct sqrl_context *context, const char *destination,
 
 void sqrl_pack_target_reset(struct sqrl_pack_target *target) {
     sqrl_listing_reset(&target->old);
-    free(target->items);
+    free((void *)target->settings.items);
     free(target->prefix);
     free(target->path);
     sqrl_fs_unref(target->fs);

@@ -224,25 +224,6 @@ static int core_get(struct sqrl_source *source, uint64_t shard, struct core **ou
 }
 
 /* --- the source --- */
-static int copy_settings(const struct sqrl_settings *from, struct sqrl_settings *to,
-                         struct sqrl_error *err) {
-    size_t size = from->count * sizeof(struct sqrl_setting);
-    for (size_t i = 0; i < from->count; i++)
-        size += strlen(from->items[i].name) + strlen(from->items[i].value) + 2;
-    struct sqrl_setting *items = sqrl_calloc(1, SQRL_MAX(size, 1u), "settings", err);
-    if (!items)
-        return SQRL_E_NO_MEMORY;
-    char *text = (char *)(items + from->count);
-    for (size_t i = 0; i < from->count; i++) {
-        items[i].name = strcpy(text, from->items[i].name);
-        text += strlen(text) + 1;
-        items[i].value = strcpy(text, from->items[i].value);
-        text += strlen(text) + 1;
-    }
-    *to = (struct sqrl_settings){items, from->count};
-    return SQRL_OK;
-}
-
 static uint64_t make_fingerprint(const struct sqrl_shard_list *list) {
     uint64_t hash = sqrl_mix64(list->count);
     for (uint64_t i = 0; i < list->count; i++) {
@@ -271,7 +252,7 @@ int sqrl_source_new(const struct sqrl_driver_args *args,
     source->url = sqrl_strdup(args->url, err);
     int rc = source->url ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!rc)
-        rc = copy_settings(args->settings, &source->settings, err);
+        rc = sqrl_settings_copy(args->settings, &source->settings, err);
     if (rc) {
         sqrl_source_unref(source);
         return rc;

@@ -248,6 +248,33 @@ static void test_options(void **state) {
     assert_int_equal(access(at("coded/part-000000.jsonl.gz"), R_OK), 0);
 }
 
+/* Settings are borrowed for the call: their texts may be gone when shards are made. */
+static void test_options_are_copied(void **state) {
+    (void)state;
+    char name[] = "ascii", value[] = "false";
+    struct sqrl_setting item = {name, value};
+    struct sqrl_settings settings = {&item, 1};
+    struct sqrl_pack_options options = {
+        .size = sizeof options, .settings = &settings, .format = "jsonl", .prefix = "p"};
+    struct sqrl_packer *packer = NULL;
+    struct sqrl_bytes sample = {NULL, 0, 0};
+    assert_int_equal(sqrl_packer_open(context, at("kept"), &options, &packer, NULL),
+                     SQRL_OK);
+    memset(name, 'x', sizeof name - 1);
+    memset(value, 'x', sizeof value - 1);
+    memset(&item, 0, sizeof item);
+    assert_int_equal(sqrl_msgpack_put_string(&sample, "\xc3\xa9", 2, NULL), SQRL_OK);
+    assert_int_equal(sqrl_packer_append(packer, sample.data, sample.size, NULL), SQRL_OK);
+    assert_int_equal(sqrl_packer_finish(packer, NULL, NULL), SQRL_OK);
+    FILE *file = fopen(at("kept/p-000000.jsonl"), "rb");
+    char line[16] = "";
+    assert_non_null(file);
+    assert_int_equal(fread(line, 1, sizeof line, file), 5);
+    assert_memory_equal(line, "\"\xc3\xa9\"\n", 5);
+    fclose(file);
+    sqrl_bytes_reset(&sample);
+}
+
 static void test_bad_samples(void **state) {
     struct sqrl_packer *packer = NULL;
     struct sqrl_error err = {0};
@@ -546,6 +573,7 @@ int main(void) {
         cmocka_unit_test(test_threads_do_not_matter),
         cmocka_unit_test(test_destinations),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_options_are_copied),
         cmocka_unit_test(test_bad_samples),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_cut),
