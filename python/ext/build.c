@@ -23,11 +23,10 @@ void ext_builder_init(struct ext_builder *builder, struct ext_state *state, bool
 void ext_builder_reset(struct ext_builder *builder) {
     for (unsigned i = 0; i < EXT_KEYS; i++)
         Py_CLEAR(builder->keys[i].object);
-    free(builder->stack);
+    free(builder->spare.frames);
     free(builder->fields);
-    builder->stack = NULL;
+    builder->spare = (struct ext_stack){0};
     builder->fields = NULL;
-    builder->stack_capacity = 0;
     builder->field_capacity = 0;
     builder->pinned = NULL;
     Py_CLEAR(builder->pin);
@@ -265,102 +264,108 @@ static PyObject *build_key(struct ext_builder *builder, const struct sqrl_node *
 /* --- containers --- */
 
 /* Steals `container`. */
-static int push(struct ext_builder *builder, PyObject *container, uint32_t left,
-                bool map) {
-    if (builder->stack_used == builder->stack_capacity) {
-        uint32_t capacity = builder->stack_capacity ? builder->stack_capacity * 2 : 32;
-        struct ext_frame *stack = realloc(builder->stack, capacity * sizeof *stack);
-        if (stack == NULL) {
+static int push(struct ext_stack *stack, PyObject *container, uint32_t left, bool map) {
+    if (stack->used == stack->capacity) {
+        uint32_t capacity = stack->capacity ? stack->capacity * 2 : 32;
+        struct ext_frame *frames = realloc(stack->frames, capacity * sizeof *frames);
+        if (frames == NULL) {
             Py_DECREF(container);
             PyErr_NoMemory();
             return -1;
         }
-        builder->stack = stack;
-        builder->stack_capacity = capacity;
+        stack->frames = frames;
+        stack->capacity = capacity;
     }
-    builder->stack[builder->stack_used++] =
+    stack->frames[stack->used++] =
         (struct ext_frame){.container = container, .left = left, .map = map};
     return 0;
 }
 
-/* Puts a value (stolen) into the top container; returns it when it is full now, else NULL
- * with *failed set on an exception. */
-static PyObject *attach(struct ext_builder *builder, PyObject *value, bool *failed) {
-    struct ext_frame *top = &builder->stack[builder->stack_used - 1];
+/* Puts a value (stolen) into the top container; returns that when it is full now, else
+ * NULL, with *failed set on an exception. */
+static PyObject *attach(struct ext_stack *stack, PyObject *value, bool *failed) {
+    struct ext_frame *top = &stack->frames[stack->used - 1];
+    int rc;
     if (top->map) {
         PyObject *key = top->key;
         top->key = NULL;
-        PyObject *container = top->container;
-        int rc = PyDict_SetItem(container, key, value);
+        rc = PyDict_SetItem(top->container, key, value);
         Py_DECREF(key);
         Py_DECREF(value);
-        top = &builder->stack[builder->stack_used - 1];
-        if (rc < 0) {
-            *failed = true;
-            return NULL;
-        }
-        top->at++;
-    } else if (PyList_SetItem(top->container, (Py_ssize_t)top->at++, value) < 0) {
-        *failed = true;
-        return NULL;
+    } else {
+        rc = PyList_SetItem(top->container, (Py_ssize_t)top->at, value);
     }
-    if (top->at < top->left)
+    *failed = rc < 0;
+    if (rc < 0 || ++top->at < top->left)
         return NULL;
-    builder->stack_used--;
+    stack->used--;
     return top->container;
 }
 
-static void unwind(struct ext_builder *builder, uint32_t base) {
-    while (builder->stack_used > base) {
-        struct ext_frame *top = &builder->stack[--builder->stack_used];
-        PyObject *container = top->container;
+static void unwind(struct ext_stack *stack) {
+    while (stack->used > 0) {
+        struct ext_frame *top = &stack->frames[--stack->used];
         Py_XDECREF(top->key);
-        Py_DECREF(container);
+        Py_DECREF(top->container);
     }
 }
 
-PyObject *ext_build_node(struct ext_builder *builder, const struct sqrl_node *nodes,
-                         uint32_t node, const uint8_t *bytes, struct sqrl_block *block) {
-    uint32_t base = builder->stack_used;
-    bool failed = false;
+/* Starts a container, or makes a leaf. *value is NULL for a container that is to be
+ * filled. */
+static int build_step(struct ext_builder *builder, struct ext_stack *stack,
+                      const struct sqrl_node *nodes, uint32_t *node, const uint8_t *bytes,
+                      struct sqrl_block *block, PyObject **value) {
+    const struct sqrl_node *n = &nodes[*node];
+    if (n->type != SQRL_ARRAY && n->type != SQRL_MAP) {
+        *value = build_leaf(builder, nodes, *node, bytes, block);
+        *node = sqrl_node_next(nodes, *node);
+        return *value == NULL ? -1 : 0;
+    }
+    bool map = n->type == SQRL_MAP;
+    *value = map ? PyDict_New() : PyList_New((Py_ssize_t)n->size);
+    ++*node;
+    if (*value == NULL)
+        return -1;
+    if (n->size == 0)
+        return 0;
+    PyObject *container = *value;
+    *value = NULL;
+    return push(stack, container, n->size, map);
+}
+
+static PyObject *build_with(struct ext_builder *builder, struct ext_stack *stack,
+                            const struct sqrl_node *nodes, uint32_t node,
+                            const uint8_t *bytes, struct sqrl_block *block) {
     for (;;) {
-        const struct sqrl_node *n = &nodes[node];
-        PyObject *value;
-        if (n->type == SQRL_ARRAY || n->type == SQRL_MAP) {
-            bool map = n->type == SQRL_MAP;
-            value = map ? PyDict_New() : PyList_New((Py_ssize_t)n->size);
-            node++;
-            if (value != NULL && n->size > 0) {
-                if (push(builder, value, n->size, map) < 0)
-                    goto fail;
-                value = NULL;
-            } else if (value == NULL) {
-                goto fail;
-            }
-        } else {
-            value = build_leaf(builder, nodes, node, bytes, block);
-            node = sqrl_node_next(nodes, node);
-            if (value == NULL)
-                goto fail;
-        }
-        while (value != NULL && builder->stack_used > base)
-            value = attach(builder, value, &failed);
-        if (failed)
-            goto fail;
-        if (value != NULL)
+        PyObject *value = NULL;
+        bool failed = false;
+        if (build_step(builder, stack, nodes, &node, bytes, block, &value) < 0)
+            return NULL;
+        while (value != NULL && stack->used > 0)
+            value = attach(stack, value, &failed);
+        if (failed || value != NULL)
             return value;
-        struct ext_frame *top = &builder->stack[builder->stack_used - 1];
+        struct ext_frame *top = &stack->frames[stack->used - 1];
         if (top->map) {
-            PyObject *key = build_key(builder, nodes, node, bytes, block);
-            if (key == NULL)
-                goto fail;
-            builder->stack[builder->stack_used - 1].key = key;
+            top->key = build_key(builder, nodes, node, bytes, block);
+            if (top->key == NULL)
+                return NULL;
             node = sqrl_node_next(nodes, node);
         }
     }
-fail:
-    unwind(builder, base);
-    return NULL;
+}
+
+/* The stack is taken out of the builder meanwhile: another thread may build from the same
+ * iterator while a large array is copied without the GIL. */
+PyObject *ext_build_node(struct ext_builder *builder, const struct sqrl_node *nodes,
+                         uint32_t node, const uint8_t *bytes, struct sqrl_block *block) {
+    struct ext_stack stack = builder->spare;
+    builder->spare = (struct ext_stack){0};
+    PyObject *value = build_with(builder, &stack, nodes, node, bytes, block);
+    unwind(&stack);
+    free(builder->spare.frames);
+    builder->spare = stack;
+    return value;
 }
 
 /* --- samples --- */

@@ -158,13 +158,17 @@ struct ext_frame {
     bool map;
 };
 
+struct ext_stack {
+    struct ext_frame *frames;
+    uint32_t used, capacity;
+};
+
 struct ext_builder {
     struct ext_state *state;
     bool copy; /* false: arrays are read-only views of the block */
     const struct sqrl_projection *projection;
     struct ext_key keys[EXT_KEYS]; /* direct-mapped cache of key objects */
-    struct ext_frame *stack;
-    uint32_t stack_used, stack_capacity;
+    struct ext_stack spare; /* for the next value */
     struct sqrl_field_ref *fields;
     size_t field_capacity;
     struct sqrl_block *pinned; /* block that `pin` holds */

@@ -237,3 +237,27 @@ def test_info_and_tables() -> None:
     assert "codec" in {o["name"] for o in formats["sqrl"]["write_options"]}
     assert {"sqrl", "idx"} <= {d["name"] for d in squirrel.drivers()}
     assert all(isinstance(v, int) for v in squirrel.metrics().values())
+
+
+def test_threads_share_an_iterator_of_large_nested_samples(tmp_path: Path) -> None:
+    """Large arrays are copied without the GIL: another thread builds its sample meanwhile."""
+    import numpy as np
+
+    rows = [{"n": i, "a": {"b": [np.full(400_000, i, np.int32), {"c": i}]}} for i in range(40)]
+    squirrel.pack(rows, tmp_path / "d")
+    for copy in (True, False):
+        iterator = squirrel.open(tmp_path / "d").iterator(copy=copy)
+        seen: list[int] = []
+
+        def work(iterator=iterator, seen=seen) -> None:
+            for sample in iterator:
+                array, last = sample["a"]["b"]
+                assert array[0] == array[-1] == last["c"] == sample["n"]
+                seen.append(sample["n"])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert sorted(seen) == list(range(40))

@@ -113,6 +113,18 @@ def test_map_and_flat_map(images: Path) -> None:
     assert labels(stream.map(twice).flatten()) == [0, 0, 1, 1, 2, 2]
 
 
+def test_loop_keeps_nothing_of_past_passes(images: Path) -> None:
+    from squirrel.iterstream.base import Run
+
+    chain = squirrel.open(images).take(2).loop(30)
+    run = Run()
+    assert [s["label"] for s in chain._start(run)] == [0, 1] * 30
+    assert run.closers == [] and len(chain) == 60
+    with pytest.raises(KeyError) as caught:
+        list(squirrel.open(images).take(3).loop(2).map(fail_at, label=1))
+    assert "sample 1 " in caught.value.__notes__[0]
+
+
 def test_repr_shows_the_plan(images: Path) -> None:
     stream = squirrel.open(images).filter("label > 3").batch(10)
     text = repr(stream)

@@ -426,8 +426,26 @@ class _Loop(_Stage):
         self.call = f"loop({'' if n is None else n})"
 
     def _start(self, run: Run) -> Iterator[Any]:
-        passes = itertools.repeat(None) if self.n is None else itertools.repeat(None, self.n)
-        return itertools.chain.from_iterable(self._upstream(run) for _ in passes)
+        return itertools.chain.from_iterable(self._passes(run))
+
+    def _passes(self, run: Run) -> Iterator[Iterator[Any]]:
+        """Each pass has a run of its own, which ends before the next one begins."""
+        for _ in itertools.repeat(None) if self.n is None else itertools.repeat(None, self.n):
+            inner = Run()
+            items = self._upstream(inner)
+            run.native = inner.native
+            run.closers.append(inner.close)
+            yield items
+            run.closers.remove(inner.close)
+            inner.close()
+
+    def __len__(self) -> int:
+        if self.n is None:
+            raise TypeError("loop() without a number has no end")
+        return self.n * len(self.source)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 # --- what stages call ---
