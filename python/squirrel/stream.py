@@ -11,7 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
-    from typing import Any
+    from typing import Any, overload
+else:
+
+    def overload(function):
+        return function
+
 
 __all__ = ["Stream", "open"]
 
@@ -156,7 +161,13 @@ class Stream(Composable):
 
     # --- native stages ---
 
-    def filter(self, predicate: str | Callable[[Any], Any]) -> Composable:  # type: ignore[override]
+    @overload  # type: ignore[override]
+    def filter(self, predicate: str) -> Stream: ...
+
+    @overload
+    def filter(self, predicate: Callable[[Any], Any]) -> Composable: ...
+
+    def filter(self, predicate: str | Callable[[Any], Any]) -> Composable:
         """Keeps samples for which the predicate holds.
 
         Args:
