@@ -161,7 +161,7 @@ class Stream(Composable):
 
     # --- native stages ---
 
-    @overload  # type: ignore[override]
+    @overload
     def filter(self, predicate: str) -> Stream: ...
 
     @overload
