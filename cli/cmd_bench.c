@@ -101,7 +101,7 @@ static int run_bench(struct cli_args *args) {
     struct sqrl_error err = {0};
     struct sqrl_plan *plan = NULL, *batched = NULL;
     struct round round;
-    uint64_t batch, rounds;
+    uint64_t batch = 0, rounds = 0;
     int code = cli_number(args, "batch", 0, &batch, &err);
     if (code == SQRL_OK)
         code = cli_number(args, "rounds", 3, &rounds, &err);

@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -135,6 +136,11 @@ def python(tally: Tally) -> None:
     pytest_run(tally, "python", sys.executable, ["tests/python"])
 
 
+def interop(tally: Tally) -> None:
+    """Both directions with squirrel-core itself, each in its own environment."""
+    pytest_run(tally, "interop", sys.executable, ["tests/interop"])
+
+
 def cli(tally: Tally) -> None:
     command = ROOT / "build" / "cli" / "squirrel"
     pytest_run(tally, "cli", sys.executable, ["tests/cli"], env={"SQUIRREL": str(command)})
@@ -187,12 +193,14 @@ def wheel(tally: Tally) -> None:
         pytest_run(tally, f"python{name}", environment / "bin" / "python", ["tests/python"])
 
 
-STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, types, wheel)}
+STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, interop, types, wheel)}
 
 
 def main() -> int:
     names = sys.argv[1:] or list(STEPS)
     tally = Tally()
+    # A shell's background job ignores SIGINT and hands that on; the tests of Ctrl-C need the default.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in names:
         start = time.monotonic()
         print(f"=== {name}", flush=True)
