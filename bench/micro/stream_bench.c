@@ -5,7 +5,7 @@
  *     stream_bench runs|batches PATH [epochs] [batch_size] [shuffle_seed]
  *
  * Prints one JSON line an epoch, the stages' busy and waiting times in it.
- * SQRL_BENCH_THREADS sets the number of threads.
+ * SQRL_BENCH_THREADS sets the number of threads, SQRL_BENCH_FILTER a filter expression.
  */
 #include <stdio.h>
 #include <stdlib.h>
