@@ -2,6 +2,7 @@
  * on any number of threads. */
 #include <sys/wait.h>
 
+#include "sqrl/pack.h"
 #include "support/synthetic.h"
 
 static int write_sample(struct sqrl_bytes *out, uint64_t shard, uint64_t sample) {
@@ -907,6 +908,106 @@ static void allocation_faults(void **state) {
     }
 }
 
+/* Native shards as the packer writes them: sizes are known, so windows are planned. */
+static void native_shards(void **state) {
+    (void)state;
+    struct sqrl_error err;
+    struct sqrl_context *context = syn_context(3, 0);
+    struct sqrl_packer *packer;
+    struct sqrl_pack_options options = {
+        .size = sizeof options, .samples_per_shard = 700, .block_bytes = 4096};
+    syn_must(sqrl_packer_open(context, "mem://native", &options, &packer, &err), &err);
+    struct list expect = {0};
+    for (uint64_t i = 0; i < 3000; i++) {
+        syn_must(write_sample(sqrl_packer_bytes(packer), i / 700, i % 700), &err);
+        syn_must(sqrl_packer_accept(packer, &err), &err);
+        list_add(&expect, i / 700 * 100000 + i % 700);
+    }
+    syn_must(sqrl_packer_finish(packer, NULL, &err), &err);
+    struct sqrl_source *source;
+    syn_must(sqrl_open(context, "mem://native", NULL, &source, &err), &err);
+    uint64_t last_first = 0;
+    for (unsigned seed = 0; seed < 12; seed++) {
+        struct sqrl_plan *plan = syn_plan(source);
+        struct list got = {0}, batches = {0};
+        if (seed)
+            SYN_STAGE(plan, sqrl_plan_shuffle_all(plan, seed, 100000, SYN_OUT));
+        syn_must(drain_runs(plan, &got, &err), &err);
+        struct sqrl_batch_options o = {.size = sizeof o, .batch_size = 64};
+        SYN_STAGE(plan, sqrl_plan_batch(plan, &o, SYN_OUT));
+        syn_must(drain_batches(plan, &batches, NULL, &err), &err);
+        same(&batches, &got);
+        assert_true(!seed || got.id[0] != last_first || got.id[1] != 1);
+        last_first = got.id[0];
+        if (seed) { /* of 3000, the first 100 come from many places */
+            unsigned shards = 0;
+            for (unsigned i = 0; i < 100; i++)
+                shards |= 1u << got.id[i] / 100000;
+            assert_true(__builtin_popcount(shards) >= 3);
+            sorted(&got);
+        }
+        same(&got, &expect);
+        free(got.id);
+        free(batches.id);
+        sqrl_plan_unref(plan);
+    }
+    struct sqrl_plan *plan = syn_plan(source);
+    struct list got = {0};
+    SYN_STAGE(plan, sqrl_plan_skip(plan, 2999, SYN_OUT));
+    syn_must(drain_runs(plan, &got, &err), &err);
+    assert_int_equal(got.count, 1);
+    assert_int_equal(got.id[0], 400199);
+    free(got.id);
+    free(expect.id);
+    sqrl_plan_unref(plan);
+    sqrl_source_unref(source);
+    sqrl_context_unref(context);
+}
+
+/* --- several iterators at once, on one pool --- */
+struct consumer {
+    struct sqrl_plan *plan;
+    struct list got;
+    int rc;
+};
+static void *consume(void *arg) {
+    struct consumer *c = arg;
+    c->rc = drain_runs(c->plan, &c->got, NULL);
+    return NULL;
+}
+
+static void many_iterators(void **state) {
+    (void)state;
+    struct syn_shard table[10];
+    struct sqrl_rng rng;
+    sqrl_rng_init(&rng, 3);
+    random_table(&rng, table, 10);
+    struct sqrl_context *context = syn_context(3, 0);
+    struct sqrl_source *source = syn_source(context, table, 10);
+    struct sqrl_plan *plan = syn_plan(source), *shuffled = syn_plan(source);
+    SYN_STAGE(shuffled, sqrl_plan_shuffle_all(shuffled, 9, 2000, SYN_OUT));
+    struct consumer consumer[12];
+    pthread_t thread[12];
+    struct list expect = {0};
+    model(table, 10, &expect);
+    for (unsigned i = 0; i < 12; i++) {
+        consumer[i] = (struct consumer){i % 2 ? shuffled : plan, {0}, 0};
+        assert_int_equal(pthread_create(&thread[i], NULL, consume, &consumer[i]), 0);
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(consumer[i].rc, SQRL_OK);
+        same(&consumer[i].got, i % 2 ? &consumer[1].got : &expect);
+    }
+    for (unsigned i = 0; i < 12; i++)
+        free(consumer[i].got.id);
+    free(expect.id);
+    sqrl_plan_unref(plan);
+    sqrl_plan_unref(shuffled);
+    sqrl_source_unref(source);
+    sqrl_context_unref(context);
+}
+
 static void stats_add_up(void **state) {
     (void)state;
     struct syn_shard table[2] = {{.blocks = 3, .samples = {5, 9, 2}, .slow_us = 2000},
@@ -966,6 +1067,8 @@ int main(void) {
         cmocka_unit_test(wrong_calls),
         cmocka_unit_test(after_fork),
         cmocka_unit_test(allocation_faults),
+        cmocka_unit_test(native_shards),
+        cmocka_unit_test(many_iterators),
         cmocka_unit_test(stats_add_up),
     };
     syn_writer = write_sample;
