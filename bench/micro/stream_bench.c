@@ -1,6 +1,7 @@
 /* stream_bench.c - samples/s of runs and batches, straight from C.
  *
  *     stream_bench make-a DIR [samples]      image uint8[32,32,3] (noise) and label
+ *     stream_bench make-p DIR [samples]      image uint8[224,224,3] (noise) and label
  *     stream_bench make-b DIR [samples]      {"text": about 130 bytes}
  *     stream_bench runs|batches PATH [epochs] [batch_size] [shuffle_seed]
  *
@@ -39,16 +40,17 @@ static uint64_t noise(uint64_t *state) {
     return *state;
 }
 
-static int put_a(struct sqrl_bytes *out, uint64_t *state, struct sqrl_error *err) {
-    static const uint64_t SHAPE[3] = {32, 32, 3};
-    uint64_t image[384];
-    for (unsigned i = 0; i < 384; i++)
+static int put_image(struct sqrl_bytes *out, uint64_t *state, uint64_t side,
+                     struct sqrl_error *err) {
+    static uint64_t image[224 * 224 * 3 / 8];
+    uint64_t shape[3] = {side, side, 3};
+    for (unsigned i = 0; i < side * side * 3 / 8; i++)
         image[i] = noise(state);
     int rc = sqrl_msgpack_put_map(out, 2, err);
     if (!rc)
         rc = sqrl_msgpack_put_string(out, "image", 5, err);
     if (!rc)
-        rc = sqrl_msgpack_put_ndarray(out, SQRL_DTYPE_UINT8, SHAPE, 3, image, err);
+        rc = sqrl_msgpack_put_ndarray(out, SQRL_DTYPE_UINT8, shape, 3, image, err);
     if (!rc)
         rc = sqrl_msgpack_put_string(out, "label", 5, err);
     return rc ? rc : sqrl_msgpack_put_int(out, (int64_t)(noise(state) % 10), err);
@@ -79,9 +81,10 @@ static void make(struct sqrl_context *context, const char *what, const char *pat
     must(sqrl_packer_open(context, path, &options, &packer, &err), &err);
     for (uint64_t i = 0; i < samples; i++) {
         struct sqrl_bytes *out = sqrl_packer_bytes(packer);
-        must(!strcmp(what, "make-a") ? put_a(out, &state, &err)
-                                     : put_b(out, &state, &err),
-             &err);
+        int rc = !strcmp(what, "make-b")
+                     ? put_b(out, &state, &err)
+                     : put_image(out, &state, !strcmp(what, "make-p") ? 224 : 32, &err);
+        must(rc, &err);
         must(sqrl_packer_accept(packer, &err), &err);
     }
     must(sqrl_packer_finish(packer, NULL, &err), &err);
@@ -175,7 +178,7 @@ int main(int argc, char **argv) {
                                  .cpu_threads = threads ? (unsigned)atoi(threads) : 0};
     if (argc < 3) {
         fprintf(stderr,
-                "usage: stream_bench make-a|make-b DIR [samples]\n"
+                "usage: stream_bench make-a|make-p|make-b DIR [samples]\n"
                 "       stream_bench runs|batches PATH [epochs] [batch_size] [seed]\n");
         return 2;
     }

@@ -50,9 +50,11 @@ SQRL_CHECK int sqrl_plan_drop(struct sqrl_plan *plan, const char *const *names,
 SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
                                 const char *const *to, size_t count,
                                 struct sqrl_plan **out, struct sqrl_error *err);
-/* Random order of all samples: chunks are permuted, and samples within windows of chunks
- * of about window_bytes in memory (0: 96 MiB). Must stand before take, skip and batch.
- */
+/* Random order of all samples: chunks (runs of blocks) are permuted, and samples within
+ * windows of about sixteen chunks, window_bytes in memory together (0: 64 MiB). A running
+ * shuffle holds about two windows: one is handed out while the next is read. A compressed
+ * file that is only read from its beginning is one chunk: many small ones shuffle better.
+ * Must stand before take, skip and batch. */
 SQRL_CHECK int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed,
                                      uint64_t window_bytes, struct sqrl_plan **out,
                                      struct sqrl_error *err);

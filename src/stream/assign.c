@@ -272,7 +272,7 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
     for (uint32_t b = 0; it->batch && b < a->buckets; b++)
         if (a->open[b] && a->open[b]->pinned > PIN_BYTES &&
             a->open[b]->pinned > 4 * a->open[b]->bytes)
-            sqrl_output_compact(a->open[b], it->columns);
+            sqrl_output_compact(a->open[b], it->context, it->columns);
 }
 
 /* The window is used up: what is being collected must not keep it alive. */
@@ -285,7 +285,7 @@ static void leave_window(struct sqrl_iterator *it) {
     }
     for (uint32_t b = 0; it->batch && b < a->buckets; b++)
         if (a->open[b])
-            sqrl_output_compact(a->open[b], it->columns);
+            sqrl_output_compact(a->open[b], it->context, it->columns);
     for (uint32_t i = 0; !it->batch && i < a->window->count; i++)
         sqrl_loaded_uncharge(a->window->block[i]);
     sqrl_window_unref(a->window);

@@ -117,7 +117,7 @@ static bool fill_output(struct sqrl_iterator *it, struct sqrl_output *o) {
         return true;
     }
     o->slot_bytes = o->batch->slot->size;
-    (void)sqrl_account_charge(it->account, o->slot_bytes, true);
+    (void)sqrl_budget_take(it->context, o->slot_bytes, true);
     sqrl_stat_add(&it->stat[STAT_FILL].items, o->count);
     sqrl_stat_add(&it->stat[STAT_FILL].bytes, o->slot_bytes);
     uint64_t parts = SQRL_MIN(o->slot_bytes / PART_BYTES, (uint64_t)o->count);
@@ -309,11 +309,11 @@ void sqrl_executor_recycle(struct sqrl_iterator *it, struct sqrl_output *output)
 /* --- the end
  * ------------------------------------------------------------------------------ */
 
-static void free_outputs(struct sqrl_output *list, struct sqrl_account *account) {
+static void free_outputs(struct sqrl_output *list, struct sqrl_context *context) {
     while (list) {
         struct sqrl_output *next = list->next;
         if (list->slot_bytes)
-            sqrl_account_uncharge(account, list->slot_bytes);
+            sqrl_budget_give(context, list->slot_bytes);
         sqrl_output_free(list);
         list = next;
     }
@@ -324,8 +324,8 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     if (__atomic_sub_fetch(&it->refs, 1, __ATOMIC_ACQ_REL) != 0)
         return;
     sqrl_strands_free(it);
-    free_outputs(it->out_head, it->account);
-    free_outputs(it->spare, it->account);
+    free_outputs(it->out_head, it->context);
+    free_outputs(it->spare, it->context);
     sqrl_assign_reset(it);
     for (unsigned i = 0; i < it->workers; i++) {
         sqrl_locator_free(it->worker[i].locator);

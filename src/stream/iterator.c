@@ -221,7 +221,7 @@ static int make_order(struct sqrl_iterator *it, const struct sqrl_schema *schema
     }
     if (it->shuffled) {
         it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);
-        sqrl_slab_keep(it->context, SQRL_MIN(2 * it->window_cut, MAX_KEPT_BYTES));
+        sqrl_slab_keep(it->context, SQRL_MIN(3 * it->window_cut / 2, MAX_KEPT_BYTES));
         it->window_cut *= sized ? 2 : 1; /* the estimate decides, unless it is far off */
     }
     free(shards);
@@ -396,7 +396,7 @@ static int take_output(struct sqrl_iterator *it, struct sqrl_output **out,
     it->queued--;
     it->queued_bytes -= o->bytes;
     if (o->slot_bytes)
-        sqrl_account_uncharge(it->account, o->slot_bytes);
+        sqrl_budget_give(it->context, o->slot_bytes);
     o->slot_bytes = 0;
     sqrl_stat_add(&it->stat[STAT_CONSUMER].items, 1);
     *out = o;

@@ -30,12 +30,12 @@ void sqrl_account_unref(struct sqrl_account *account) {
 bool sqrl_account_charge(struct sqrl_account *account, uint64_t bytes, bool force) {
     if (!sqrl_budget_take(account->context, bytes, force))
         return false;
-    __atomic_add_fetch(&account->held, bytes, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&account->ahead, bytes, __ATOMIC_RELAXED);
     return true;
 }
 
 void sqrl_account_uncharge(struct sqrl_account *account, uint64_t bytes) {
-    __atomic_sub_fetch(&account->held, bytes, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&account->ahead, bytes, __ATOMIC_RELAXED);
     sqrl_budget_give(account->context, bytes);
 }
 
@@ -45,14 +45,21 @@ void sqrl_loaded_charge(struct sqrl_loaded *loaded, struct sqrl_account *account
         return;
     __atomic_add_fetch(&account->refs, 1, __ATOMIC_RELAXED);
     loaded->account = account;
-    loaded->charged = bytes;
+    loaded->charged = loaded->ahead = bytes;
+}
+
+void sqrl_loaded_taken(struct sqrl_loaded *loaded) {
+    uint64_t ahead = __atomic_exchange_n(&loaded->ahead, 0, __ATOMIC_RELAXED);
+    if (ahead)
+        __atomic_sub_fetch(&loaded->account->ahead, ahead, __ATOMIC_RELAXED);
 }
 
 void sqrl_loaded_uncharge(struct sqrl_loaded *loaded) {
     uint64_t charged = __atomic_exchange_n(&loaded->charged, 0, __ATOMIC_RELAXED);
     if (!charged)
         return;
-    sqrl_account_uncharge(loaded->account, charged);
+    sqrl_loaded_taken(loaded);
+    sqrl_budget_give(loaded->account->context, charged);
     sqrl_account_unref(loaded->account);
 }
 

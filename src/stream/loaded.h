@@ -33,6 +33,7 @@ struct sqrl_loaded {
 
     uint64_t bytes_held;          /* the same on every run: decides where windows end */
     uint64_t charged;             /* taken from the budget and not given back yet */
+    uint64_t ahead;               /* of that, what counts as reading ahead */
     struct sqrl_account *account; /* held while charged is not 0 */
     int code;                 /* not SQRL_OK: loading failed behind these rows, if any */
     struct sqrl_error *error; /* why; NULL when there was no memory for it */
@@ -55,7 +56,7 @@ static inline struct sqrl_place sqrl_row_place(const struct sqrl_loaded *loaded,
 struct sqrl_account {
     int refs;
     struct sqrl_context *context;
-    uint64_t held; /* atomic */
+    uint64_t ahead; /* loaded or being loaded, and not used yet; atomic */
 };
 struct sqrl_account *sqrl_account_new(struct sqrl_context *context,
                                       struct sqrl_error *err);
@@ -63,8 +64,8 @@ void sqrl_account_unref(struct sqrl_account *account);
 /* False when the context's budget refuses; never with force. */
 bool sqrl_account_charge(struct sqrl_account *account, uint64_t bytes, bool force);
 void sqrl_account_uncharge(struct sqrl_account *account, uint64_t bytes);
-static inline uint64_t sqrl_account_held(const struct sqrl_account *account) {
-    return __atomic_load_n(&account->held, __ATOMIC_RELAXED);
+static inline uint64_t sqrl_account_ahead(const struct sqrl_account *account) {
+    return __atomic_load_n(&account->ahead, __ATOMIC_RELAXED);
 }
 
 struct sqrl_loaded *sqrl_loaded_new(struct sqrl_error *err);
@@ -75,6 +76,8 @@ static inline struct sqrl_loaded *sqrl_loaded_ref(struct sqrl_loaded *loaded) {
 /* From now on the block counts for `bytes`, which were charged before. */
 void sqrl_loaded_charge(struct sqrl_loaded *loaded, struct sqrl_account *account,
                         uint64_t bytes);
+/* It is in use now: what comes behind it may be read. It stays in the budget. */
+void sqrl_loaded_taken(struct sqrl_loaded *loaded);
 /* It leaves the budget: used up, or in a user's hands. */
 void sqrl_loaded_uncharge(struct sqrl_loaded *loaded);
 /* NULL is allowed. */

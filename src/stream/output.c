@@ -86,11 +86,13 @@ int sqrl_output_hold(struct sqrl_output *o, struct sqrl_loaded *loaded,
     return SQRL_OK;
 }
 
-void sqrl_output_compact(struct sqrl_output *o, const struct sqrl_columns *columns) {
+void sqrl_output_compact(struct sqrl_output *o, struct sqrl_context *context,
+                         const struct sqrl_columns *columns) {
     struct sqrl_loaded *small;
     uint32_t rows = o->count - o->compacted;
     if (!rows || o->held == o->compact_holds ||
-        sqrl_rows_compact(columns, o->rows + o->compacted, rows, &small, NULL) || !small)
+        sqrl_rows_compact(context, columns, o->rows + o->compacted, rows, &small, NULL) ||
+        !small)
         return;
     for (uint32_t i = 0; i < rows; i++)
         o->rows[o->compacted + i] = (struct sqrl_row){small, i};

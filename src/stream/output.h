@@ -14,6 +14,7 @@ SQRL_CHECK int sqrl_output_hold(struct sqrl_output *output, struct sqrl_loaded *
                                 struct sqrl_window *window, struct sqrl_error *err);
 /* Copies its rows out of the blocks that it pins; those that were, stay. A lack of memory
  * only leaves it as it is. */
-void sqrl_output_compact(struct sqrl_output *output, const struct sqrl_columns *columns);
+void sqrl_output_compact(struct sqrl_output *output, struct sqrl_context *context,
+                         const struct sqrl_columns *columns);
 
 #endif

@@ -6,7 +6,7 @@
 #include "stream/expression.h"
 #include "stream/projection.h"
 
-#define SQRL_DEFAULT_WINDOW_BYTES (UINT64_C(96) << 20)
+#define SQRL_DEFAULT_WINDOW_BYTES (UINT64_C(64) << 20)
 #define SQRL_MAX_FILTERS 100u
 #define SQRL_MAX_NAME_STAGES 256u
 

@@ -14,7 +14,7 @@
  * ------------------------------------------------------------------------------- */
 
 static bool grant(struct sqrl_iterator *it, uint64_t bytes, bool force, bool only_look) {
-    if (!force && sqrl_account_held(it->account) + bytes > it->limit_bytes)
+    if (!force && sqrl_account_ahead(it->account) + bytes > it->limit_bytes)
         return false;
     if (!only_look)
         return sqrl_account_charge(it->account, bytes, force);
@@ -120,7 +120,7 @@ bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only
     if (it->order_ended || it->strands >= MAX_STRANDS)
         return false;
     /* Running ahead is for as long as there is memory for it. */
-    if (it->head && sqrl_account_held(it->account) >= it->limit_bytes)
+    if (it->head && sqrl_account_ahead(it->account) >= it->limit_bytes)
         return false;
     if (only_look)
         return true;

@@ -82,7 +82,8 @@ void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_columns *column
 
 /* Copies what these rows need of their blocks into one small piece of memory, so that a
  * few rows do not pin many blocks. */
-SQRL_CHECK int sqrl_rows_compact(const struct sqrl_columns *columns,
+SQRL_CHECK int sqrl_rows_compact(struct sqrl_context *context,
+                                 const struct sqrl_columns *columns,
                                  struct sqrl_row *rows, uint32_t count,
                                  struct sqrl_loaded **out, struct sqrl_error *err);
 

@@ -82,8 +82,9 @@ static void copy_row(const struct sqrl_columns *columns, const struct sqrl_row *
             from->lengths[(size_t)v * from->count + row->index];
 }
 
-int sqrl_rows_compact(const struct sqrl_columns *columns, struct sqrl_row *rows,
-                      uint32_t count, struct sqrl_loaded **out, struct sqrl_error *err) {
+int sqrl_rows_compact(struct sqrl_context *context, const struct sqrl_columns *columns,
+                      struct sqrl_row *rows, uint32_t count, struct sqrl_loaded **out,
+                      struct sqrl_error *err) {
     struct sizes sizes = {0, 0}, used = {0, 0};
     *out = NULL;
     for (uint32_t r = 0; r < count; r++) {
@@ -100,7 +101,7 @@ int sqrl_rows_compact(const struct sqrl_columns *columns, struct sqrl_row *rows,
     if (!loaded)
         return SQRL_E_NO_MEMORY;
     size_t bytes = total_bytes(columns, &sizes, count);
-    int code = sqrl_buffer_new(NULL, bytes, &loaded->memory, err);
+    int code = sqrl_slot_new(context, bytes, &loaded->memory, err);
     if (code) {
         sqrl_loaded_unref(loaded);
         return code;
