@@ -168,7 +168,7 @@ struct ext_builder {
     bool copy; /* false: arrays are read-only views of the block */
     const struct sqrl_projection *projection;
     struct ext_key keys[EXT_KEYS]; /* direct-mapped cache of key objects */
-    struct ext_stack spare; /* for the next value */
+    struct ext_stack spare;        /* for the next value */
     struct sqrl_field_ref *fields;
     size_t field_capacity;
     struct sqrl_block *pinned; /* block that `pin` holds */
