@@ -201,7 +201,7 @@ class Stream(Composable):
 
         Args:
             seed: 0 to 2**64-1; give another one each epoch. None draws one now.
-            window: bytes of samples mixed at a time (0: 128 MiB), or a text such as "64 MiB".
+            window: bytes of samples mixed at a time (0: 64 MiB), or a text such as "64 MiB".
         """
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
