@@ -244,6 +244,14 @@ struct sqrl_ndarray {
 SQRL_API void sqrl_ndarray_view(const struct sqrl_node *nodes, uint32_t node,
                                 const uint8_t *bytes, struct sqrl_ndarray *out);
 
+/* Only the data of an NDARRAY node whose dtype is not SQRL_DTYPE_OTHER. */
+static inline const uint8_t *sqrl_ndarray_data(const struct sqrl_node *nodes,
+                                               uint32_t node, const uint8_t *bytes) {
+    const struct sqrl_node *n = &nodes[node];
+    return n[1].flags & SQRL_NODE_ON_TAPE ? (const uint8_t *)&n[2 + n->size]
+                                          : bytes + n[1].v.offset;
+}
+
 /* True when the bytes are valid UTF-8 (no surrogates, no overlong forms); `ascii` (may be
  * NULL) tells whether all are below 128. */
 SQRL_API bool sqrl_utf8_valid(const uint8_t *bytes, size_t size, bool *ascii);

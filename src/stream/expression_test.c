@@ -37,7 +37,7 @@ static void value_of_node(const struct sqrl_node *nodes, uint32_t at,
         out->kind = VALUE_OTHER;
         if (node->size == 0)
             read_scalar((enum sqrl_dtype)node->aux, node->flags & SQRL_NODE_SWAPPED,
-                        bytes + nodes[at + 1].v.offset, out);
+                        sqrl_ndarray_data(nodes, at, bytes), out);
         break;
     default:
         out->kind = VALUE_OTHER;

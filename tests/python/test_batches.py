@@ -193,3 +193,32 @@ def test_only_nulls(tmp_path: Path) -> None:
     assert batch["b"].tolist() == [1, 2]
     if "a" in batch:
         assert list(batch["a"]) == [None, None]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_arrays_of_json_lines(tmp_path: Path, suffix: str) -> None:
+    """Their numbers lie beside the text: every way a batch takes them."""
+    whole = [
+        {
+            "dense": np.arange(6, dtype=">i4").reshape(2, 3) + i,
+            "ragged": np.full(i % 5, i, np.float32),
+            "zero": np.array(i, np.int16),
+        }
+        for i in range(3000)
+    ]
+    squirrel.pack(whole, tmp_path / f"data{suffix}")
+    stream = squirrel.open(tmp_path / f"data{suffix}")
+    at = 0
+    for batch in stream.batch(700):
+        rows = whole[at : at + batch.rows]
+        assert np.array_equal(batch["dense"], np.stack([r["dense"] for r in rows]))
+        assert all(np.array_equal(a, r["ragged"]) for a, r in zip(batch["ragged"], rows))
+        at += batch.rows
+    assert at == 3000
+    padded = next(iter(stream.skip(4).batch(2, ragged="pad", pad_value=-1)))
+    assert padded["ragged"].tolist() == [[4, 4, 4, 4], [-1, -1, -1, -1]]
+    few = stream.filter("zero == 7 or zero == 2999").batch(2)  # rows of two blocks, copied out
+    assert [b["dense"][:, 0, 0].tolist() for b in few] == [[7, 2999]]
+    buckets = stream.batch(1000, length_by="ragged", boundaries=[1, 2, 3, 4])
+    for batch in buckets:
+        assert all((row == first).all() for row, first in zip(batch["ragged"], batch["dense"][:, 0, 0]))

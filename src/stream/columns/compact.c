@@ -11,9 +11,17 @@ static bool has_bytes(const struct sqrl_node *node) {
     return node->type >= SQRL_NUMBER && node->type <= SQRL_COMPLEX;
 }
 
+/* The end of a value's nodes: an array that was JSON has its data behind them. */
+static uint32_t nodes_end(const struct sqrl_loaded *from, uint32_t cell) {
+    const struct sqrl_node *node = &from->nodes[cell];
+    if (node->type == SQRL_NDARRAY && node[1].flags & SQRL_NODE_ON_TAPE)
+        return cell + 2 + node->size;
+    return sqrl_node_next(from->nodes, cell);
+}
+
 static void count_value(const struct sqrl_loaded *from, uint32_t cell,
                         struct sizes *sizes) {
-    uint32_t end = sqrl_node_next(from->nodes, cell);
+    uint32_t end = nodes_end(from, cell);
     sizes->nodes += end - cell;
     for (uint32_t n = cell; n < end; n++)
         if (has_bytes(&from->nodes[n]))
@@ -23,17 +31,21 @@ static void count_value(const struct sqrl_loaded *from, uint32_t cell,
 /* Copies one value behind what is there and returns its new node. */
 static uint32_t copy_value(const struct sqrl_loaded *from, uint32_t cell,
                            struct sqrl_node *nodes, uint8_t *bytes, struct sizes *used) {
-    uint32_t end = sqrl_node_next(from->nodes, cell), begin = (uint32_t)used->nodes;
+    uint32_t end = nodes_end(from, cell), begin = (uint32_t)used->nodes;
     for (uint32_t n = cell; n < end; n++) {
         struct sqrl_node *node = &nodes[used->nodes++];
         *node = from->nodes[n];
         if (has_bytes(node)) {
+            const uint8_t *data = node->flags & SQRL_NODE_ON_TAPE
+                                      ? sqrl_ndarray_data(from->nodes, cell, from->bytes)
+                                      : from->bytes + node->v.offset;
             if (node->size)
-                memcpy(bytes + used->bytes, from->bytes + node->v.offset, node->size);
+                memcpy(bytes + used->bytes, data, node->size);
+            node->flags &= (uint8_t)~SQRL_NODE_ON_TAPE;
             node->v.offset = used->bytes;
             used->bytes += node->size;
         } else if (node->type >= SQRL_ARRAY) {
-            node->v.next = node->v.next - cell + begin;
+            node->v.next = (n == cell ? end : node->v.next) - cell + begin;
         }
     }
     return begin;

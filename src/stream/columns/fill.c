@@ -241,7 +241,7 @@ static void copy_value(const struct sqrl_column_plan *c, const struct sqrl_loade
                        uint32_t cell, uint8_t *to) {
     const struct sqrl_node *value = &from->nodes[cell];
     if (value->type == SQRL_NDARRAY) {
-        const uint8_t *data = from->bytes + value[1].v.offset;
+        const uint8_t *data = sqrl_ndarray_data(from->nodes, cell, from->bytes);
         if (value->flags & SQRL_NODE_SWAPPED)
             sqrl_copy_swapped(c->dtype, to, data, value[1].size / c->item_bytes);
         else if (value[1].size)
@@ -352,7 +352,8 @@ static void copy_line(const struct filler *f, const struct sqrl_loaded *from,
         copy_value(c, from, cell, to); /* one dimension: all of it */
         return;
     }
-    const uint8_t *data = from->bytes + value[1].v.offset + first * c->item_bytes;
+    const uint8_t *data =
+        sqrl_ndarray_data(from->nodes, cell, from->bytes) + first * c->item_bytes;
     if (value->flags & SQRL_NODE_SWAPPED)
         sqrl_copy_swapped(c->dtype, to, data, count);
     else if (count)
