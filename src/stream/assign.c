@@ -433,8 +433,9 @@ static void publish(struct sqrl_iterator *it) {
         }
         it->queued += a->emitted_count;
         it->queued_bytes += a->emitted_bytes;
-        if (it->consumer_waits && it->out_head->state == OUTPUT_READY)
-            pthread_cond_broadcast(&it->ready);
+        if (!it->batch)
+            it->finished_outputs += a->emitted_count;
+        sqrl_executor_wake(it);
     }
     a->emitted = NULL;
     a->emitted_end = &a->emitted;

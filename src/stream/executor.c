@@ -16,6 +16,8 @@
 #define PART_BYTES (UINT64_C(2) << 20)
 #define SMALL_FILL_BYTES (UINT64_C(256) << 10) /* batches that are filled in one job */
 #define MAX_SPARES 64u
+#define WAKE_OUTPUTS 2u
+#define WAKE_BYTES (UINT64_C(2) << 20)
 
 /* --- choosing
  * ----------------------------------------------------------------------------- */
@@ -138,6 +140,17 @@ static bool fill_output(struct sqrl_iterator *it, struct sqrl_output *o) {
     return false;
 }
 
+/* Small outputs are handed on in pairs while more are under way: a switch to the consumer
+ * and back costs as much as filling some ten rows. */
+void sqrl_executor_wake(struct sqrl_iterator *it) {
+    const struct sqrl_output *head = it->out_head;
+    if (!it->consumer_waits || !head || head->state != OUTPUT_READY)
+        return;
+    if (it->finished_outputs >= WAKE_OUTPUTS || it->finished_outputs == it->queued ||
+        head->bytes >= WAKE_BYTES)
+        pthread_cond_broadcast(&it->ready);
+}
+
 /* Lock held. From here on the slot counts as large as it is: padding may have made it so.
  */
 static void mark_ready(struct sqrl_iterator *it, struct sqrl_output *o) {
@@ -146,8 +159,8 @@ static void mark_ready(struct sqrl_iterator *it, struct sqrl_output *o) {
         it->queued_bytes += o->slot_bytes - o->bytes;
         o->bytes = o->slot_bytes;
     }
-    if (it->consumer_waits && it->out_head && it->out_head->state == OUTPUT_READY)
-        pthread_cond_broadcast(&it->ready);
+    it->finished_outputs++;
+    sqrl_executor_wake(it);
 }
 
 static void run_fill(struct sqrl_iterator *it, struct sqrl_output *list) {

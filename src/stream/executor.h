@@ -189,7 +189,7 @@ struct sqrl_iterator {
     struct sqrl_output *out_head, **out_tail;
     struct sqrl_output *fill_head, **fill_tail; /* to be laid out and filled, in order */
     struct sqrl_output *part_head;              /* with parts to be claimed */
-    uint32_t queued, fill_queued;
+    uint32_t queued, fill_queued, finished_outputs; /* of those queued: READY ones */
     uint64_t queued_bytes;
     struct sqrl_output *spare; /* empty ones for reuse */
     uint32_t spares;
@@ -207,6 +207,8 @@ struct sqrl_iterator {
 void sqrl_executor_kick(struct sqrl_iterator *it);
 int sqrl_executor_start(struct sqrl_iterator *it, struct sqrl_error *err);
 void sqrl_executor_unref(struct sqrl_iterator *it);
+/* Wakes a consumer that waits, when it is worth it. Lock held. */
+void sqrl_executor_wake(struct sqrl_iterator *it);
 /* Ends the work; the consumer gets final_code from now on. Lock held. */
 void sqrl_executor_stop(struct sqrl_iterator *it);
 /* Empties an output that was handed on and keeps it for the next. Lock held. */

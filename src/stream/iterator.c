@@ -394,6 +394,7 @@ static int take_output(struct sqrl_iterator *it, struct sqrl_output **out,
         it->out_tail = &it->out_head;
     o->next = NULL;
     it->queued--;
+    it->finished_outputs--;
     it->queued_bytes -= o->bytes;
     if (o->slot_bytes)
         sqrl_budget_give(it->context, o->slot_bytes);
