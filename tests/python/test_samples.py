@@ -190,3 +190,24 @@ def test_gzip_shards_that_we_write_are_read_by_msgpack(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "out.gz") as file:
         got = list(msgpack.Unpacker(file, object_hook=msgpack_numpy.decode))
     assert all(same(a, b) for a, b in zip(wanted, got)) and len(got) == 50
+
+
+def test_arrays_in_json_lines(tmp_path: Path) -> None:
+    """As squirrel-core writes them: nested lists with dtype and shape."""
+    import json
+
+    arrays = [np.arange(6, dtype="<i8").reshape(2, 3) * i for i in range(20)]
+    with open(tmp_path / "a.jsonl", "w") as file:
+        for array in arrays:
+            value = {"data": array.tolist(), "type": array.dtype.str, "shape": array.shape}
+            file.write(json.dumps({"x": value, "f": {"data": [0.5], "type": "<f4", "shape": [1]}}) + "\n")
+    stream = squirrel.open(tmp_path / "a.jsonl")
+    for copy in (True, False):
+        with stream.iterator(copy=copy) as iterator:
+            got = list(iterator)
+        assert all(np.array_equal(g["x"], a) and g["x"].dtype == a.dtype for g, a in zip(got, arrays))
+        assert got[0]["f"].dtype == np.float32 and got[0]["x"].flags.writeable is copy
+    (batch,) = stream.batch(20)
+    assert np.array_equal(batch["x"], np.stack(arrays))
+    squirrel.pack(stream, tmp_path / "d")
+    assert all(np.array_equal(g["x"], a) for g, a in zip(squirrel.open(tmp_path / "d"), arrays))
