@@ -156,6 +156,15 @@ static int check_end(const struct local_file *f, uint64_t offset,
         (unsigned long long)f->size, (unsigned long long)offset + 1);
 }
 
+/* A file that is cut while it is read may give zeros for a moment: the size goes first.
+ */
+static int check_size(const struct local_file *f, uint64_t end, struct sqrl_error *err) {
+    struct stat st;
+    if (end > f->size || fstat(f->fd, &st) != 0 || (uint64_t)st.st_size >= end)
+        return SQRL_OK;
+    return check_end(f, (uint64_t)st.st_size, err);
+}
+
 static int cancelled(struct sqrl_error *err) {
     return sqrl_error_set(err, SQRL_E_CANCELLED, "reading was cancelled");
 }
@@ -193,7 +202,7 @@ static int read_some(struct sqrl_local *local, struct local_file *f,
         sqrl_count(local->context, SQRL_COUNT_BYTES_READ, (uint64_t)n);
     }
     *first = book(b, *first, (size_t)n);
-    return SQRL_OK;
+    return check_size(f, offset + (uint64_t)n, err);
 }
 
 static int by_offset(const void *a, const void *b) {
