@@ -128,7 +128,7 @@ def main() -> int:
     pack(idx / "train-images-idx3-ubyte.gz", folder / "train")
     pack(idx / "t10k-images-idx3-ubyte.gz", folder / "test")
     catalog = Catalog.from_files([str(write_catalog(folder))])
-    names = ", ".join(f"{name} (version {catalog[name].version})" for name in catalog)
+    names = ", ".join(f"{name} (version {catalog[name].version})" for name in catalog.keys())
     print(f"catalog {folder}/catalog.yaml: {names}")
     train_source = catalog["fashion-mnist-train"].get_driver().get_iter()
     test_source = catalog["fashion-mnist-test"].get_driver().get_iter()

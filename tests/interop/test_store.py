@@ -66,11 +66,10 @@ def test_both_write_the_same_bytes(
 def test_converted_shards_keep_the_bytes(theirs: Callable[[str, str], Path], tmp_path: Path) -> None:
     """Read natively and written natively, never as Python objects: the same payload."""
     for name, samples in (("messagepack", "arrays"), ("jsonl", "lines")):
-        source = theirs(name, samples)
-        squirrel.pack(source, tmp_path / "native")
-        squirrel.pack(tmp_path / "native", tmp_path / name, format=name, samples_per_shard=10, **CODEC[name])
-        assert payloads(tmp_path / name) == payloads(source)
-        squirrel.pack([], tmp_path / "native", overwrite=True)
+        source, native, again = theirs(name, samples), tmp_path / samples, tmp_path / name
+        squirrel.pack(source, native)
+        squirrel.pack(native, again, format=name, samples_per_shard=10, **CODEC[name])
+        assert payloads(again) == payloads(source)
 
 
 @pytest.mark.parametrize("name", ["messagepack", "jsonl"])
@@ -93,8 +92,8 @@ def test_utf8_instead_of_escapes_is_read_by_them(peer: Peer, tmp_path: Path) -> 
 def test_a_cut_shard_of_theirs_is_an_error(
     peer: Peer, theirs: Callable[[str, str], Path], tmp_path: Path, name: str, samples: str
 ) -> None:
-    """squirrel-core raises EOFError, or, where another gzip reader ends the file early, gives fewer samples and says
-    nothing. Here it is one error that names the file, behind the samples that are whole."""
+    """squirrel-core raises an EOFError that names no file. Here it is one error that does, behind the samples that
+    are whole."""
     whole = sorted(theirs(name, samples).glob("*.gz"))[0].read_bytes()
     wanted = as_read(samples)
     for keep in (len(whole) - 1, len(whole) - 8, len(whole) // 2, 30):
@@ -106,6 +105,16 @@ def test_a_cut_shard_of_theirs_is_an_error(
                 found.append(sample)
         assert str(path) in str(caught.value)
         assert all_differences(found, wanted[: len(found)]) is None
+
+
+@pytest.mark.parametrize("name", ["messagepack", "jsonl"])
+def test_a_shard_of_no_bytes_is_an_error(peer: Peer, tmp_path: Path, name: str) -> None:
+    """squirrel-core takes it for a shard of no samples; no gzip file is so short."""
+    squirrel.pack([{"n": 1}], tmp_path, format=name, prefix="a", **CODEC[name])
+    (tmp_path / "b.gz").write_bytes(b"")
+    assert int(peer("count", name, tmp_path)) == 1
+    with pytest.raises(squirrel.Error, match="b.gz"):
+        list(squirrel.open(tmp_path))
 
 
 def test_a_payload_cut_within_a_sample(peer: Peer, tmp_path: Path) -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
+
 from squirrel.stream import Stream, open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["Driver", "IterDriver", "NativeDriver", "driver_class"]
+__all__ = [
+    "Driver",
+    "IdxDriver",
+    "IterDriver",
+    "JsonlDriver",
+    "MessagepackDriver",
+    "NativeDriver",
+    "SqrlDriver",
+    "driver_class",
+]
 
 
 class Driver:
@@ -37,12 +49,21 @@ class NativeDriver(IterDriver):
 
     Args:
         url: file or directory.
+        catalog: the catalog that the source stands in.
+        storage_options: for remote file systems; local files need none.
         **options: of the driver and its format, see :func:`squirrel.drivers`.
     """
 
-    def __init__(self, url: str, catalog: object = None, **options: Any) -> None:
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        catalog: object = None,
+        storage_options: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(catalog=catalog)
-        self.url = url
+        self.url = os.fspath(url)
+        self.storage_options = storage_options or {}
         self.options = options
 
     def get_iter(self, **kwargs: Any) -> Stream:
@@ -53,16 +74,69 @@ class NativeDriver(IterDriver):
         """
         return open(self.url, driver=self.name, **{**self.options, **kwargs})
 
+    def keys(self) -> Iterator[str]:
+        """The shards: their names, without ".gz"."""
+        return iter(self._paths())
+
+    def get(self, key: str, **kwargs: Any) -> Stream:
+        """The samples of one shard.
+
+        Raises:
+            KeyError: there is no such shard.
+        """
+        paths = self._paths()
+        if key not in paths:
+            raise KeyError(f"there is no shard {key!r} in {self.url}")
+        return open(paths[key], driver=self.name, **{**self.options, **kwargs})
+
+    def _paths(self) -> dict[str, str]:
+        paths = [str(shard["path"]) for shard in self.get_iter().shards]
+        root = self.url.rstrip("/") + "/"
+        names = [p.removeprefix(root) if p.startswith(root) else os.path.basename(p) for p in paths]
+        return {name.removesuffix(".gz"): path for name, path in zip(names, paths)}
+
+    def __repr__(self) -> str:
+        more = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"{type(self).__name__}({self.url!r}{more})"
+
+
+class SqrlDriver(NativeDriver):
+    """Native shards: one file, or a directory with its commits."""
+
+    name = "sqrl"
+
+
+class MessagepackDriver(NativeDriver):
+    """MessagePack samples one after another: squirrel-core's store with MessagepackSerializer."""
+
+    name = "messagepack"
+
+
+class JsonlDriver(NativeDriver):
+    """JSON lines, plain or compressed: also squirrel-core's store with JsonSerializer."""
+
+    name = "jsonl"
+
+
+class IdxDriver(NativeDriver):
+    """IDX files: images with their labels."""
+
+    name = "idx"
+
 
 def driver_class(name: str) -> type[NativeDriver]:
-    """The class of a built-in driver by its name, e.g. ``"sqrl"`` or ``"jsonl"``.
+    """The class of a driver by its name, e.g. ``"sqrl"`` or ``"jsonl"``.
 
     Raises:
-        KeyError: there is none of that name; the message lists those there are.
+        ValueError: there is none of that name; the message lists those there are.
     """
     import squirrel
 
+    for known in (SqrlDriver, MessagepackDriver, JsonlDriver, IdxDriver):
+        if known.name == name:
+            return known
     names = [str(driver["name"]) for driver in squirrel.drivers()]
     if name not in names:
-        raise KeyError(f"there is no driver {name!r}; there are {', '.join(names)}")
-    return type(f"{name.capitalize()}Driver", (NativeDriver,), {"name": name, "__module__": __name__})
+        raise ValueError(f"driver {name!r} is not known; there are {', '.join(names)}")
+    made = type(f"{name.capitalize()}Driver", (NativeDriver,), {"name": name, "__module__": __name__})
+    return made
