@@ -146,6 +146,11 @@ def cli(tally: Tally) -> None:
     pytest_run(tally, "cli", sys.executable, ["tests/cli"], env={"SQUIRREL": str(command)})
 
 
+def interop(tally: Tally) -> None:
+    """squirrel-core 0.20.2 and this package read what the other wrote."""
+    pytest_run(tally, "interop", sys.executable, ["tests/interop"])
+
+
 def types(tally: Tally) -> None:
     tally.check("types: mypy", run([sys.executable, "-m", "mypy", "python/squirrel"]) == 0)
 

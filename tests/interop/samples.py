@@ -119,7 +119,8 @@ def lines() -> list[dict]:
                         "empty": array(dtype, (0,)), "fortran": np.asfortranarray(cube)})
     for dtype in ("<U1", "<U7", ">U7"):
         samples.append({"texts": array(dtype, (2, 3)), "text": array(dtype, ())})
-    samples += [{"scalar": np.full((), 7, code)[()]} for code in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
+    integers = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")
+    samples += [{"scalar": np.full((), 7, code)[()]} for code in integers]
     samples += [{"scalar": np.full((), 1 / 3, code)[()]} for code in ("f2", "f4", "f8")]
     draw = random.Random(3)
     samples.append({"floats": [draw.uniform(-1, 1) * 10.0 ** draw.randrange(-30, 30) for _ in range(2000)]})
@@ -136,7 +137,8 @@ SETS = {"plain": plain, "arrays": arrays, "times": times, "lines": lines, "keyed
 
 
 def as_read(name: str) -> list[dict]:
-    """The samples as a reader gives them: JSON makes NumPy's scalars plain numbers, and all keys texts; see as_unpacked."""
+    """The samples as a reader gives them: JSON makes plain numbers of NumPy's scalars and texts of keys; for
+    MessagePack see as_unpacked."""
     samples = SETS[name]()
     if name == "keyed":
         return [json.loads(json.dumps(sample)) for sample in samples]

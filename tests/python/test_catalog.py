@@ -255,7 +255,8 @@ def test_all_versions_give_the_samples(shared: Path) -> None:
 
 
 def test_references_open_a_version(shared: Path) -> None:
-    for reference, driver in (("#data", "jsonl"), ("#data@1", "sqrl"), ("#data@2", "messagepack"), ("#data@-1", "jsonl")):
+    drivers = {"#data": "jsonl", "#data@1": "sqrl", "#data@2": "messagepack", "#data@-1": "jsonl"}
+    for reference, driver in drivers.items():
         assert squirrel.open(f"{shared}/catalog.yaml{reference}").driver == driver
     with pytest.raises(squirrel.NotFoundError, match="9"):
         squirrel.open(f"{shared}/catalog.yaml#data@9")
