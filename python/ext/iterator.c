@@ -195,10 +195,11 @@ static PyObject *core_place(struct core *core, uint64_t delivered, uint64_t shar
     if (delivered == 0)
         Py_RETURN_NONE;
     const struct sqrl_shard *file = sqrl_source_shard(core->source, shard);
-    return Py_BuildValue("(NK)",
+    return Py_BuildValue("(NN)",
                          file == NULL ? PyUnicode_FromString("?")
                                       : PyUnicode_DecodeFSDefault(file->path),
-                         (unsigned long long)sample);
+                         sample == SQRL_UNKNOWN ? Py_NewRef(Py_None)
+                                                : PyLong_FromUnsignedLongLong(sample));
 }
 
 /* --- samples --- */
@@ -290,11 +291,15 @@ static void note_place(struct samples *self) {
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     const struct sqrl_shard *file = sqrl_source_shard(self->core.source, self->shard);
+    const char *path = file == NULL ? "?" : file->path;
     PyObject *done = PyObject_CallMethod(
         value, "add_note", "N",
-        PyUnicode_FromFormat(
-            "while sample %llu of shard %s was turned into Python objects",
-            (unsigned long long)self->sample, file == NULL ? "?" : file->path));
+        self->sample == SQRL_UNKNOWN
+            ? PyUnicode_FromFormat(
+                  "while a sample of shard %s was turned into Python objects", path)
+            : PyUnicode_FromFormat(
+                  "while sample %llu of shard %s was turned into Python objects",
+                  (unsigned long long)self->sample, path));
     if (done == NULL)
         PyErr_Clear();
     Py_XDECREF(done);
@@ -311,7 +316,9 @@ static PyObject *samples_next(PyObject *op) {
     struct sqrl_sample sample = held->run->samples[self->at++];
     held->users++;
     self->shard = sample.block->shard;
-    self->sample = sample.block->first + sample.index;
+    self->sample = sample.block->first == SQRL_UNKNOWN
+                       ? SQRL_UNKNOWN
+                       : sample.block->first + sample.index;
     self->delivered++;
     PyObject *object = ext_build_sample(&self->builder, sample.block, sample.index);
     if (EXT_UNLIKELY(object == NULL))
@@ -421,7 +428,8 @@ static PyObject *batches_delivered(PyObject *op, void *unused) {
 
 #define DOC_CLOSE "close($self, /)\n--\n\nEnds the run; what was handed out stays valid."
 #define DOC_PLACE                                                                        \
-    "place($self, /)\n--\n\nShard path and sample number of what came last, or None."
+    "place($self, /)\n--\n\nShard path and sample number of what came last, or None.\n"  \
+    "The number is None where it can't be told: plain JSON lines, shuffled."
 #define DOC_STATS                                                                        \
     "stats($self, /)\n--\n\nWork and waiting of each stage, as a list of dicts."
 #define DOC_ENTER "__enter__($self, /)\n--\n\n"

@@ -242,7 +242,10 @@ class Batch(dict):  # type: ignore[type-arg]
 
     @property
     def places(self) -> Any:
-        """uint64[rows, 2]: shard and number within the shard of each sample; None if unknown."""
+        """uint64[rows, 2]: shard and number within the shard of each sample; None if unknown.
+
+        The number is 2**64-1 where it can't be told: plain JSON lines, shuffled.
+        """
         if self._places is _UNSET:
             self._places = self._slot.places() if self._slot is not None else None
         return self._places

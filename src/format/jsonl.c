@@ -197,7 +197,7 @@ static int jsonl_next(void *reader, const struct sqrl_cancel *cancel,
 static void jsonl_block_info(const void *reader, uint64_t block,
                              struct sqrl_block_info *out) {
     const struct jsonl_reader *r = reader;
-    out->first = SQRL_UNKNOWN;
+    out->first = block ? SQRL_UNKNOWN : 0;
     out->samples = SQRL_NO_NODE;
     out->offset = block * STRETCH;
     out->stored_bytes = SQRL_MIN((uint64_t)STRETCH, r->size - out->offset);
@@ -312,7 +312,7 @@ static int load_lines(const struct jsonl_reader *r, uint64_t number, uint64_t *l
                       struct sqrl_block *block, const struct sqrl_cancel *cancel,
                       struct sqrl_error *err) {
     size_t from = 0;
-    block->first = SQRL_UNKNOWN;
+    block->first = number ? SQRL_UNKNOWN : 0;
     int rc = read_lines(r, number, &block->origin, &block->bytes, &from, cancel, err);
     if (rc || block->bytes->size <= from) {
         if (!rc)

@@ -37,6 +37,7 @@ struct sqrl_strand {
     uint64_t total;       /* blocks, once known (indexed: when open; else when ended) */
     uint64_t claimed;     /* blocks whose loading has begun */
     uint64_t taken;       /* blocks that ASSIGN has */
+    uint64_t rows;        /* samples in them and before; SQRL_UNKNOWN: not counted */
     uint32_t loading;     /* tasks under way */
     struct sqrl_loaded *done[STRAND_ROOM];
 };

@@ -164,7 +164,8 @@ static int observe_first(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
         kept.begin[kept.count++] = loaded->block->begin[r];
     }
     code = sqrl_schema_observe(schema, &kept, err);
-    for (uint32_t i = 0; i < schema->count && !code; i++) { /* counted among those kept */
+    bool counted = loaded->first != SQRL_UNKNOWN;
+    for (uint32_t i = 0; i < schema->count && !code && counted; i++) { /* of those kept */
         struct sqrl_place *first = &schema->fields[i].first;
         uint64_t k = first->sample - loaded->first;
         if (first->sample >= loaded->first && k < kept.count)
@@ -441,6 +442,7 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
         s->first_block = s->chunk.first_block;
         s->total = total;
         s->claimed = s->taken = skipped_blocks;
+        s->rows = s->first_block || skipped_blocks ? SQRL_UNKNOWN : 0;
         s->reader = reader;
         it->skip_done += skipped;
         if (s->claimed == s->total && indexed) {

@@ -48,7 +48,9 @@ static inline struct sqrl_place sqrl_row_place(const struct sqrl_loaded *loaded,
                                                uint32_t index) {
     if (loaded->places)
         return loaded->places[index];
-    return (struct sqrl_place){loaded->shard, loaded->first + index};
+    return (struct sqrl_place){loaded->shard, loaded->first == SQRL_UNKNOWN
+                                                  ? SQRL_UNKNOWN
+                                                  : loaded->first + index};
 }
 
 /* What one iterator has taken from its context's budget. Blocks that a user keeps may

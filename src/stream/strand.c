@@ -148,6 +148,18 @@ static void drop_head(struct sqrl_iterator *it) {
     free(s);
 }
 
+/* Plain lines are loaded in any order: their numbers are known when the block's turn
+ * comes. */
+static void count_rows(struct sqrl_strand *s, struct sqrl_loaded *loaded) {
+    if (loaded->first == SQRL_UNKNOWN && s->rows != SQRL_UNKNOWN) {
+        loaded->first = s->rows;
+        if (loaded->block)
+            loaded->block->first = s->rows;
+    }
+    if (s->rows != SQRL_UNKNOWN)
+        s->rows += loaded->count;
+}
+
 enum sqrl_take sqrl_strand_take(struct sqrl_iterator *it, struct sqrl_loaded **out) {
     *out = NULL;
     while (it->head) {
@@ -165,6 +177,7 @@ enum sqrl_take sqrl_strand_take(struct sqrl_iterator *it, struct sqrl_loaded **o
         *out = *slot;
         *slot = NULL;
         s->taken++;
+        count_rows(s, *out);
         return TAKE_BLOCK;
     }
     return it->order_ended ? TAKE_END : TAKE_LATER;

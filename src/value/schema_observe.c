@@ -318,7 +318,7 @@ static int observe_map(struct observer *o, uint32_t map) {
             n = value + 1;
             continue;
         }
-        uint32_t field;
+        uint32_t field = 0;
         int rc = find_field(o, key, &field);
         if (rc)
             return rc;
@@ -348,7 +348,7 @@ int sqrl_schema_observe(struct sqrl_schema *schema, const struct sqrl_block *blo
         known_set(&o, i);
     for (uint32_t i = 0; rc == SQRL_OK && i < block->count; i++) {
         o.sample = (uint64_t)i + 1;
-        o.place.sample = block->first + i;
+        o.place.sample = block->first == SQRL_UNKNOWN ? SQRL_UNKNOWN : block->first + i;
         o.guess = 0;
         uint32_t node = block->begin[i];
         rc = o.nodes[node].type == SQRL_MAP ? observe_map(&o, node)

@@ -238,3 +238,34 @@ def test_schema_and_shards(images: Path) -> None:
 def test_partial_callables_have_names(images: Path) -> None:
     chain = squirrel.open(images).map(functools.partial(add, n=3))
     assert "map(add)" in repr(chain)
+
+
+def test_numbers_of_plain_json_lines(tmp_path: Path) -> None:
+    """Blocks of plain lines are loaded in any order, yet their samples have numbers."""
+    path = tmp_path / "data.jsonl"
+    squirrel.pack(({"n": i, "text": "x" * 500} for i in range(10_000)), path)  # 5 blocks
+    stream = squirrel.open(path)
+    with stream.iterator() as it:
+        for k, _ in enumerate(it):
+            assert it.place() == (str(path), k)
+    rows = [n for batch in stream.batch(999) for n in batch.places[:, 1].tolist()]
+    assert rows == list(range(10_000))
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(stream.map(lambda sample: 1 // (sample["n"] - 7000)))
+    assert "sample 7000 of shard" in caught.value.__notes__[0]
+    with stream.shuffle_all(seed=1, window=1).iterator() as it:
+        for sample in it:
+            assert it.place()[1] in (None, sample["n"])
+
+
+def test_clash_in_plain_json_lines_names_the_sample(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    lines = [b'{"n": %d, "text": "%s"}\n' % (i, b"x" * 500) for i in range(10_000)]
+    lines[6000] = b'{"n": "six thousand", "text": ""}\n'
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(squirrel.SampleTypeError, match=r"sample 6000: field \"n\".* sample 0 of"):
+        list(squirrel.open(path).batch(100))
+    lines[3] = b'{"n": "three", "text": ""}\n'
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(squirrel.SampleTypeError, match=r"sample 3: field \"n\""):
+        list(squirrel.open(path).batch(100))

@@ -41,7 +41,7 @@ class Run:
         while self.closers:
             self.closers.pop()()
 
-    def place(self) -> tuple[str, int] | None:
+    def place(self) -> tuple[str, int | None] | None:
         """Shard and sample that came last out of the native iterator."""
         return self.native.place() if self.native is not None else None
 
@@ -54,13 +54,13 @@ def callable_name(function: object) -> str:
     return name if isinstance(name, str) else type(function).__name__
 
 
-def note_failure(error: BaseException, stage: str, place: tuple[str, int] | None) -> None:
+def note_failure(error: BaseException, stage: str, place: tuple[str, int | None] | None) -> None:
     """Adds where to an exception, once: the innermost stage knows best."""
     if not isinstance(error, Exception) or hasattr(error, "__squirrel_stage__"):
         return
     text = f"in stage {stage}"
     if place is not None:
-        text += f", at sample {place[1]} of shard {place[0]}"
+        text += f", at {'a sample' if place[1] is None else f'sample {place[1]}'} of shard {place[0]}"
     try:
         error.__squirrel_stage__ = stage  # type: ignore[attr-defined]
         error.add_note(text)

@@ -153,7 +153,7 @@ class ParallelMap(_Stage):
         import queue
 
         done: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-        places: dict[Future[Any], tuple[str, int] | None] = {}
+        places: dict[Future[Any], tuple[str, int | None] | None] = {}
         source_error: Exception | None = None
         more = True
         while True:
@@ -179,7 +179,7 @@ class ParallelMap(_Stage):
         if source_error is not None:
             raise source_error
 
-    def _value(self, future: Future[Any], place: tuple[str, int] | None) -> Any:
+    def _value(self, future: Future[Any], place: tuple[str, int | None] | None) -> Any:
         try:
             return future.result()
         except Exception as error:

@@ -27,7 +27,8 @@ int sqrl_columns_find(const struct sqrl_columns *columns, const char *name) {
 int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *source,
                          const struct sqrl_place *place) {
     const struct sqrl_shard *shard = sqrl_source_shard(source, place->shard);
-    sqrl_error_at(err, code, "sample %llu", (unsigned long long)place->sample);
+    if (place->sample != SQRL_UNKNOWN)
+        sqrl_error_at(err, code, "sample %llu", (unsigned long long)place->sample);
     return sqrl_error_at(err, code, "%s", shard ? shard->path : "?");
 }
 
@@ -393,15 +394,17 @@ int sqrl_column_clash(const struct sqrl_column_plan *c, struct sqrl_source *sour
     const struct sqrl_shard *shard = sqrl_source_shard(source, c->first.shard);
     const char *path = shard ? shard->path : "?";
     size_t size = strlen(path);
+    char since[40] = "a sample";
+    if (c->first.sample != SQRL_UNKNOWN)
+        snprintf(since, sizeof since, "sample %llu", (unsigned long long)c->first.sample);
     if (c->declared)
         sqrl_error_set(err, SQRL_E_TYPE, "the value is %s, but %s was declared; %s",
                        value, type, advice);
     else
-        sqrl_error_set(
-            err, SQRL_E_TYPE,
-            "the value is %s, but the column is %s since sample %llu of %s%s; %s", value,
-            type, (unsigned long long)c->first.sample, size > 100 ? "..." : "",
-            size > 100 ? path + size - 100 : path, advice);
+        sqrl_error_set(err, SQRL_E_TYPE,
+                       "the value is %s, but the column is %s since %s of %s%s; %s",
+                       value, type, since, size > 100 ? "..." : "",
+                       size > 100 ? path + size - 100 : path, advice);
     sqrl_error_at(err, SQRL_E_TYPE, "field \"%.120s\"", c->name);
     return sqrl_error_at_sample(err, SQRL_E_TYPE, source, place);
 }
