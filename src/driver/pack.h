@@ -1,4 +1,4 @@
-/* pack.h - the two halves of packing: where to write (pack_target.c) and how (pack.c). */
+/* pack.h - where a pack writes to: what pack.c and pack_pipe.c ask of pack_target.c. */
 #ifndef SQRL_DRIVER_PACK_PRIVATE_H
 #define SQRL_DRIVER_PACK_PRIVATE_H
 
