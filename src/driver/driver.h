@@ -44,6 +44,9 @@ void sqrl_listing_reset(struct sqrl_listing *listing);
 int sqrl_listing_empty(const struct sqrl_listing *listing, struct sqrl_error *err);
 /* "<directory>/<name>", allocated: free with free(). */
 char *sqrl_path_join(const char *directory, const char *name, struct sqrl_error *err);
+/* What stands before `path` of fs in its URL: "s3://"; "" for local files. Allocated. */
+char *sqrl_url_prefix(struct sqrl_fs *fs, const char *url, const char *path,
+                      struct sqrl_error *err);
 
 /* Drops the files that are not of `format`, sniffing them. With format NULL finds the one
  * format that all files have (*found), or fails with SQRL_E_FORMAT that lists what was

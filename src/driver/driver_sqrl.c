@@ -110,7 +110,7 @@ static int add_commits(const struct sqrl_driver_args *args,
                        const struct sqrl_commits *commits, struct sqrl_shard_list *out,
                        struct sqrl_error *err) {
     struct sqrl_listing listing = {0};
-    bool local = sqrl_fs_ops_of(args->fs)->flags & SQRL_FS_LOCAL;
+    bool local = sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL;
     int rc = SQRL_OK;
     if (local)
         rc = sqrl_listing_read(args->fs, args->path, &listing, err);

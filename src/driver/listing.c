@@ -98,6 +98,15 @@ int sqrl_listing_empty(const struct sqrl_listing *listing, struct sqrl_error *er
     return sqrl_error_set(err, SQRL_E_NOT_FOUND, "the directory holds no data files");
 }
 
+char *sqrl_url_prefix(struct sqrl_fs *fs, const char *url, const char *path,
+                      struct sqrl_error *err) {
+    size_t whole = strlen(url), tail = strlen(path);
+    if ((sqrl_fs_flags(fs) & SQRL_FS_LOCAL) || tail > whole ||
+        strcmp(url + whole - tail, path) != 0)
+        return sqrl_strdup("", err);
+    return sqrl_format(err, "%.*s", (int)(whole - tail), url);
+}
+
 char *sqrl_path_join(const char *directory, const char *name, struct sqrl_error *err) {
     size_t size = strlen(directory);
     const char *between = size == 0 || directory[size - 1] == '/' ? "" : "/";

@@ -65,7 +65,7 @@ static int not_found(struct sqrl_fs *fs, const char *path, struct sqrl_error *er
     while (size > 1 && path[size - 1] == '/')
         size--;
     char *whole = sqrl_format(NULL, "%.*s", (int)size, path);
-    if (!whole || !(sqrl_fs_ops_of(fs)->flags & SQRL_FS_LISTABLE)) {
+    if (!whole || !(sqrl_fs_flags(fs) & SQRL_FS_LISTABLE)) {
         free(whole);
         return SQRL_E_NOT_FOUND;
     }
@@ -187,16 +187,6 @@ static int list_shards(const struct sqrl_driver_args *args,
     return rc;
 }
 
-/* What stands before a path within fs in the URL: "s3://"; nothing for local files. */
-static char *url_prefix(struct sqrl_fs *fs, const char *url, const char *path,
-                        struct sqrl_error *err) {
-    size_t whole = strlen(url), tail = strlen(path);
-    if ((sqrl_fs_ops_of(fs)->flags & SQRL_FS_LOCAL) || tail > whole ||
-        strcmp(url + whole - tail, path) != 0)
-        return sqrl_strdup("", err);
-    return sqrl_format(err, "%.*s", (int)(whole - tail), url);
-}
-
 int sqrl_open(struct sqrl_context *context, const char *url,
               const struct sqrl_settings *settings, struct sqrl_source **out,
               struct sqrl_error *err) {
@@ -211,7 +201,7 @@ int sqrl_open(struct sqrl_context *context, const char *url,
     if (rc)
         return rc;
     args.path = path;
-    prefix = url_prefix(args.fs, url, path, err);
+    prefix = sqrl_url_prefix(args.fs, url, path, err);
     if (!prefix) {
         rc = SQRL_E_NO_MEMORY;
         goto done;

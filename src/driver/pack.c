@@ -82,7 +82,7 @@ static int shard_start(struct sqrl_packer *p, struct sqrl_error *err) {
         struct sqrl_writer_args args = {p->context, shard->file, &p->target.settings};
         rc = format->create(shard->writer, &args, err);
         if (rc)
-            sqrl_error_at_path(err, rc, shard->path, NULL);
+            sqrl_pack_target_error(&p->target, rc, shard->path, err);
     }
     if (!rc && shard->name) /* not before: a shard that did not begin has no name */
         rc = add_name(p, shard->name, err);
@@ -361,7 +361,7 @@ int sqrl_packer_finish(struct sqrl_packer *p, struct sqrl_pack_report *report,
     if (!rc) {
         rc = commit(p, err);
         if (rc)
-            sqrl_error_at_path(err, rc, p->target.path, NULL);
+            sqrl_pack_target_error(&p->target, rc, p->target.path, err);
     }
     if (!rc && report)
         sqrl_pack_pipe_report(&p->pipe, report);

@@ -9,7 +9,8 @@
 /* What a destination and its options come to. */
 struct sqrl_pack_target {
     struct sqrl_fs *fs;
-    char *path; /* within fs */
+    char *path;     /* within fs */
+    char *url_head; /* what stands before a path of fs in messages: "s3://", "" */
     bool directory;
     bool native; /* shards become a data set by a commit */
     const struct sqrl_format_ops *format;
@@ -28,6 +29,9 @@ SQRL_CHECK int sqrl_pack_target_open(struct sqrl_context *context,
                                      struct sqrl_pack_target *out,
                                      struct sqrl_error *err);
 void sqrl_pack_target_reset(struct sqrl_pack_target *target);
+/* Puts a path of fs first in the error's place, once, as a URL. Returns the code. */
+int sqrl_pack_target_error(const struct sqrl_pack_target *target, int code,
+                           const char *path, struct sqrl_error *err);
 /* The name of shard `number` within the directory; allocated: free with free(). */
 char *sqrl_pack_target_name(const struct sqrl_pack_target *target, uint64_t number,
                             struct sqrl_error *err);

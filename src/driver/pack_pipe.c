@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "driver/pack_pipe.h"
-#include "driver/source.h"
 
 #define MAX_BYTES ((size_t)24 << 20)
 #define MAX_IDLE_BYTES ((size_t)4 << 20) /* kept for reuse beyond two blocks */
@@ -69,7 +68,7 @@ static void run_commit(struct sqrl_task *task) {
         if (!rc)
             (void)!sqrl_fs_stat(p->target->fs, shard->path, &stat, NULL);
         else
-            sqrl_error_at_path(&err, rc, shard->path, NULL);
+            sqrl_pack_target_error(p->target, rc, shard->path, &err);
     }
     shard->file = NULL; /* commit and abort free it */
     uint64_t behind = stat.size - shard->stored;
@@ -90,7 +89,7 @@ static int finish_shard(struct sqrl_pack_shard *shard, struct sqrl_error *err) {
     struct sqrl_pack_pipe *p = shard->pipe;
     int rc = p->target->format->finish(shard->writer, &shard->info, err);
     if (rc)
-        return sqrl_error_at_path(err, rc, shard->path, NULL);
+        return sqrl_pack_target_error(p->target, rc, shard->path, err);
     lock(p);
     p->commits++;
     unlock(p);
@@ -107,7 +106,7 @@ static int write_job(struct sqrl_pack_job *job, struct sqrl_error *err) {
         return finish_shard(shard, err);
     int rc = p->target->format->append(shard->writer, &job->coded, err);
     if (rc)
-        return sqrl_error_at_path(err, rc, shard->path, NULL);
+        return sqrl_pack_target_error(p->target, rc, shard->path, err);
     shard->stored += job->coded.stored->size;
     lock(p);
     p->report.blocks++;
@@ -170,7 +169,7 @@ static void run_job(struct sqrl_task *task) {
                                      job->count};
         rc = p->target->format->encode(job->shard->writer, &raw, &job->coded, &job->err);
         if (rc)
-            sqrl_error_at_path(&job->err, rc, job->shard->path, NULL);
+            sqrl_pack_target_error(p->target, rc, job->shard->path, &job->err);
     }
     lock(p);
     if (rc)

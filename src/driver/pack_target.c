@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "driver/pack.h"
+#include "driver/source.h"
 #include "format/commit.h"
 #include "sqrl/codec.h"
 
@@ -260,7 +261,7 @@ static int open_file(struct sqrl_pack_target *target, bool is_there,
 /* Temporaries of writers that died; what can't be swept is no reason to fail. */
 static void sweep(struct sqrl_context *context, const struct sqrl_pack_target *target) {
     uint64_t removed = 0;
-    if (!(sqrl_fs_ops_of(target->fs)->flags & SQRL_FS_LOCAL))
+    if (!(sqrl_fs_flags(target->fs) & SQRL_FS_LOCAL))
         return;
     char *directory = target->directory ? sqrl_strdup(target->path, NULL)
                                         : parent_of(target->path, NULL);
@@ -298,10 +299,13 @@ int sqrl_pack_target_open(struct sqrl_context *context, const char *destination,
     int rc = sqrl_fs_for_url(context, destination, NULL, &out->fs, &out->path, err);
     if (rc)
         return rc;
-    if (!(sqrl_fs_ops_of(out->fs)->flags & SQRL_FS_WRITABLE))
+    if (!(sqrl_fs_flags(out->fs) & SQRL_FS_WRITABLE))
         return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
                               "file system %s can't be written to",
                               sqrl_fs_ops_of(out->fs)->name);
+    out->url_head = sqrl_url_prefix(out->fs, destination, out->path, err);
+    if (!out->url_head)
+        return SQRL_E_NO_MEMORY;
     size_t size = strlen(out->path);
     bool slash = size > 1 && out->path[size - 1] == '/';
     while (size > 1 && out->path[size - 1] == '/')
@@ -332,9 +336,17 @@ void sqrl_pack_target_reset(struct sqrl_pack_target *target) {
     sqrl_listing_reset(&target->old);
     free((void *)target->settings.items);
     free(target->prefix);
+    free(target->url_head);
     free(target->path);
     sqrl_fs_unref(target->fs);
     memset(target, 0, sizeof *target);
+}
+
+int sqrl_pack_target_error(const struct sqrl_pack_target *target, int code,
+                           const char *path, struct sqrl_error *err) {
+    char url[sizeof err->where];
+    snprintf(url, sizeof url, "%s%s", target->url_head, path);
+    return sqrl_error_at_path(err, code, url, path);
 }
 
 char *sqrl_pack_target_name(const struct sqrl_pack_target *target, uint64_t number,

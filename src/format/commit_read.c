@@ -129,7 +129,7 @@ int commit_ids_read(struct sqrl_context *context, struct sqrl_fs *fs,
                     struct sqrl_error *err) {
     *out = (struct commit_ids){0};
     struct sqrl_error found = {0};
-    bool listable = sqrl_fs_ops_of(fs)->flags & SQRL_FS_LISTABLE;
+    bool listable = sqrl_fs_flags(fs) & SQRL_FS_LISTABLE;
     int rc = listable ? list_folder(fs, directory, out, &found)
                       : read_list(context, fs, directory, out, &found);
     if (rc == SQRL_E_NOT_FOUND) {
