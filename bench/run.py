@@ -37,7 +37,7 @@ ENVIRONMENTS = {
     "grain": ["grain", "array_record", "numpy"],
     "litdata": ["litdata", "torch==2.13.0", "numpy"],
     "streaming": ["mosaicml-streaming", "torch==2.14.1", "torchvision==0.29.1", "transformers"],
-    "ffcv": ["ffcv", "numpy", "opencv-python-headless", "numba", "torch==2.13.0"],
+    "ffcv": ["ffcv", "numpy", "pillow", "opencv-python-headless", "numba", "torch==2.13.0"],
 }
 # FFCV compiles against OpenCV; MDS imports torchvision, which needs the torch it was built with.
 NOTES = {"ffcv": "needs Debian's libopencv-dev and libturbojpeg0-dev"}
@@ -238,7 +238,7 @@ def table(results: dict) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="0: only make the data sets and check the readers")
     parser.add_argument("--rows", default=",".join(ROWS))
     parser.add_argument("--only", default="", help="contenders whose names contain one of these, comma-separated")
     parser.add_argument("--no-check", action="store_true")

@@ -18,6 +18,7 @@ import time
 import zlib
 
 M64 = (1 << 64) - 1
+SLOW_SECONDS = 6  # no further epoch once that much was spent
 WORKS = os.environ.get("BENCH_WORKS", "bench/work")
 
 
@@ -105,13 +106,15 @@ def run_read(make, folder: str, epochs: int, check: bool) -> dict:
             sums.take(item)
         return dict(samples=sums.samples, crc32_sum=sums.crc, label_sum=sums.labels)
     count = sum(size_of(item) for item in make(folder))  # warms up
-    rates = []
-    for _ in range(epochs):
+    rates, spent = [], 0.0
+    while len(rates) < epochs and spent < SLOW_SECONDS:
         gc.collect()
         start = time.perf_counter()
         for _item in make(folder):
             pass
-        rates.append(count / (time.perf_counter() - start))
+        seconds = time.perf_counter() - start
+        rates.append(count / seconds)
+        spent += seconds
     return dict(samples=count, rates=rates, peak_bytes=peak_bytes() - base)
 
 
@@ -119,11 +122,10 @@ def run_pack(pack, folder: str, samples: list, epochs: int) -> dict:
     """`pack(samples, folder)` must leave the data synced to disk."""
     import shutil
 
-    rates, size = [], 0
-    for epoch in range(epochs):
+    rates, size, base = [], 0, rss_bytes()
+    while len(rates) < epochs and sum(len(samples) / rate for rate in rates) < SLOW_SECONDS:
         shutil.rmtree(folder, ignore_errors=True)
         gc.collect()
-        base = rss_bytes()
         start = time.perf_counter()
         pack(samples, folder)
         rates.append(len(samples) / (time.perf_counter() - start))
