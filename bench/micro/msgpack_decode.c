@@ -46,8 +46,7 @@ static void key(struct sqrl_bytes *b, const char *name) {
     must(sqrl_msgpack_put_string(b, name, strlen(name), NULL), "key");
 }
 
-/* --- works: each appends record `i`
- * ------------------------------------------------------ */
+/* --- works: each appends record `i` --- */
 
 static uint64_t mix(uint64_t x) {
     x = (x + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
@@ -139,8 +138,7 @@ static const struct work {
              {"binary_3k", put_binary_3k}, {"binary_64k", put_binary_64k},
              {"text_ascii", put_ascii},    {"text_utf8", put_utf8}};
 
-/* --- measuring
- * -------------------------------------------------------------------------------- */
+/* --- measuring --- */
 
 struct block {
     struct sqrl_bytes bytes;

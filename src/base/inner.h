@@ -29,8 +29,7 @@ int sqrl_no_memory(struct sqrl_error *err, const char *what, size_t size);
  * it fitted. */
 size_t sqrl_text_clean(char *out, size_t size, const char *in, bool *whole);
 
-/* --- threads.c
- * ------------------------------------------------------------------------------ */
+/* --- threads.c --- */
 /* The cgroup's CPU quota in thousandths of a CPU, 0 for none. `root` is put before every
  * path
  * ("" in production, a fixture's directory in tests). */
@@ -38,13 +37,11 @@ uint64_t sqrl_cgroup_quota(const char *root);
 /* ceil(quota), at most `cpus`, divided by `siblings`; at least 1. */
 unsigned sqrl_threads_from(unsigned cpus, uint64_t quota_millis, unsigned siblings);
 
-/* --- cpu.c
- * ---------------------------------------------------------------------------------- */
+/* --- cpu.c --- */
 /* What SQRL_CPU's text (NULL: not set) chooses on a machine that has AVX2 or not. */
 bool sqrl_cpu_choose(const char *wish, bool have_avx2);
 
-/* --- pool.c
- * --------------------------------------------------------------------------------- */
+/* --- pool.c --- */
 struct sqrl_pool *sqrl_pool_new(unsigned threads, struct sqrl_error *err);
 /* Gives up the owner's share: threads end once the queue is empty. Joins nothing. NULL is
  * allowed. A pool of an older fork generation is left alone (its threads don't exist
@@ -52,8 +49,7 @@ struct sqrl_pool *sqrl_pool_new(unsigned threads, struct sqrl_error *err);
 void sqrl_pool_release(struct sqrl_pool *pool);
 uint32_t sqrl_pool_generation(const struct sqrl_pool *pool);
 
-/* --- slab.c
- * --------------------------------------------------------------------------------- */
+/* --- slab.c --- */
 #define SQRL_SLAB_CLASSES 64
 #define SQRL_SLAB_IDLE_LIMIT ((size_t)64 << 20)
 
@@ -73,8 +69,7 @@ void sqrl_slabs_reset(struct sqrl_slabs *slabs);
 /* The class of a size and its capacity; false when no class is so large. */
 bool sqrl_slab_class(size_t size, unsigned *index, size_t *capacity);
 
-/* --- context.c
- * ------------------------------------------------------------------------------ */
+/* --- context.c --- */
 struct sqrl_log_sink {
     struct sqrl_lock lock; /* held while the sink runs */
     sqrl_log_fn log;

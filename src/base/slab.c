@@ -71,8 +71,7 @@ static struct sqrl_region *region_of(void *slab, size_t capacity) {
     return (struct sqrl_region *)(base - HEADER_BYTES);
 }
 
-/* --- memory from the system
- * --------------------------------------------------------------- */
+/* --- memory from the system --- */
 
 static size_t region_length(unsigned index, size_t slab_bytes) {
     if (slab_bytes >= HUGE_BYTES)
@@ -117,8 +116,7 @@ static void unmap_region(struct sqrl_slabs *slabs, struct sqrl_region *region) {
     __atomic_fetch_sub(&slabs->mapped_bytes, length, __ATOMIC_RELAXED);
 }
 
-/* --- lists, under the lock
- * ------------------------------------------------------------------ */
+/* --- lists, under the lock --- */
 
 static void push_front(struct sqrl_region_list *list, struct sqrl_region *region) {
     region->prev = NULL;
@@ -206,8 +204,7 @@ static struct sqrl_region *evict(struct sqrl_slabs *slabs, size_t keep) {
     return chain;
 }
 
-/* --- outside the lock: handing pages back takes the system long
- * ------------------------------- */
+/* --- outside the lock: handing pages back takes the system long --- */
 
 static bool unmap_chain(struct sqrl_slabs *slabs, struct sqrl_region *chain) {
     bool any = chain != NULL;

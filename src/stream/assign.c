@@ -29,8 +29,7 @@ static void end_with(struct sqrl_assign *a, int code) {
     a->code = code;
 }
 
-/* --- outputs
- * ------------------------------------------------------------------------------ */
+/* --- outputs --- */
 
 static struct sqrl_output *fresh_output(struct sqrl_assign *a) {
     struct sqrl_output *o = a->spare;
@@ -89,8 +88,7 @@ static void emit_batch(struct sqrl_assign *a, uint32_t bucket) {
     emit(a, o);
 }
 
-/* --- rows into outputs
- * -------------------------------------------------------------------- */
+/* --- rows into outputs --- */
 
 static uint32_t bucket_of(const struct sqrl_batch_options *o, uint64_t length) {
     size_t low = 0, high = o->boundaries; /* the first boundary above length */
@@ -194,8 +192,7 @@ static int append_range(struct sqrl_iterator *it, struct sqrl_loaded *from, uint
     return SQRL_OK;
 }
 
-/* --- one row through the stages
- * ----------------------------------------------------------- */
+/* --- one row through the stages --- */
 
 static enum verdict judge(struct sqrl_assign *a, const uint8_t *stages, uint32_t row) {
     uint32_t passed = stages ? SQRL_ROW_PASSED(stages[row]) : UINT32_MAX, filters = 0;
@@ -232,8 +229,7 @@ static void take_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_
         a->ended = true;
 }
 
-/* --- input
- * -------------------------------------------------------------------------------- */
+/* --- input --- */
 
 /* A block's error: the stream ends behind what came before. */
 static void take_error(struct sqrl_assign *a, const struct sqrl_loaded *loaded) {
@@ -369,8 +365,7 @@ static void take_end(struct sqrl_iterator *it) {
     a->ended |= !a->window;
 }
 
-/* --- the end
- * ------------------------------------------------------------------------------ */
+/* --- the end --- */
 
 /* Gives what was collected. */
 static void flush(struct sqrl_iterator *it) {
@@ -401,8 +396,7 @@ static void finish(struct sqrl_iterator *it) {
     pthread_cond_broadcast(&it->ready);
 }
 
-/* --- between the steps
- * -------------------------------------------------------------------- */
+/* --- between the steps --- */
 
 static uint32_t room_of(const struct sqrl_iterator *it) {
     uint32_t ring = it->workers + 2;

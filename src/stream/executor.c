@@ -19,8 +19,7 @@
 #define WAKE_OUTPUTS 2u
 #define WAKE_BYTES (UINT64_C(2) << 20)
 
-/* --- choosing
- * ----------------------------------------------------------------------------- */
+/* --- choosing --- */
 
 static bool can_assign(const struct sqrl_iterator *it) {
     const struct sqrl_assign *a = &it->assign;
@@ -92,8 +91,7 @@ void sqrl_executor_kick(struct sqrl_iterator *it) {
     sqrl_pool_submit(it->pool, &worker->task);
 }
 
-/* --- filling
- * ------------------------------------------------------------------------------ */
+/* --- filling --- */
 
 static void fail_output(struct sqrl_output *o, int code, const struct sqrl_error *error) {
     o->code = code;
@@ -198,8 +196,7 @@ static void run_part(struct sqrl_iterator *it, struct sqrl_output *o, uint32_t p
     pthread_mutex_unlock(&it->lock);
 }
 
-/* --- workers
- * ------------------------------------------------------------------------------ */
+/* --- workers --- */
 
 static unsigned stat_of(enum sqrl_job_kind kind) {
     if (kind == JOB_ASSIGN)
@@ -319,8 +316,7 @@ void sqrl_executor_recycle(struct sqrl_iterator *it, struct sqrl_output *output)
     it->spares++;
 }
 
-/* --- the end
- * ------------------------------------------------------------------------------ */
+/* --- the end --- */
 
 static void free_outputs(struct sqrl_output *list, struct sqrl_context *context) {
     while (list) {

@@ -27,8 +27,7 @@ static bool forked(const struct sqrl_iterator *it) {
     return it->generation != sqrl_fork_generation();
 }
 
-/* --- opening: the plan compiled
- * ----------------------------------------------------------- */
+/* --- opening: the plan compiled --- */
 
 static int compile_filter(struct sqrl_iterator *it, const struct sqrl_plan *p,
                           struct sqrl_error *err) {
@@ -115,8 +114,7 @@ static int compile(struct sqrl_iterator *it, struct sqrl_error *err) {
     return code;
 }
 
-/* --- opening: the order
- * ------------------------------------------------------------------- */
+/* --- opening: the order --- */
 
 /* Nodes that a sample takes on the tape, from its schema. */
 static uint64_t nodes_per_sample(const struct sqrl_schema *schema) {
@@ -228,8 +226,7 @@ static int make_order(struct sqrl_iterator *it, const struct sqrl_schema *schema
     return code;
 }
 
-/* --- opening
- * ------------------------------------------------------------------------------ */
+/* --- opening --- */
 
 static int open_columns(struct sqrl_iterator *it, const struct sqrl_schema **schema,
                         struct sqrl_error *err) {
@@ -321,8 +318,7 @@ int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
     return code;
 }
 
-/* --- taking
- * ------------------------------------------------------------------------------- */
+/* --- taking --- */
 
 static int fork_error(struct sqrl_error *err) {
     return sqrl_error_set(
@@ -480,8 +476,7 @@ bool sqrl_iterator_wait(struct sqrl_iterator *it, uint64_t wait_ns) {
     return ready;
 }
 
-/* --- ending
- * ------------------------------------------------------------------------------- */
+/* --- ending --- */
 
 void sqrl_iterator_cancel(struct sqrl_iterator *it) {
     if (forked(it))
@@ -507,8 +502,7 @@ void sqrl_iterator_close(struct sqrl_iterator *it) {
     sqrl_executor_unref(it);
 }
 
-/* --- counting
- * ----------------------------------------------------------------------------- */
+/* --- counting --- */
 
 size_t sqrl_iterator_stats(const struct sqrl_iterator *it, struct sqrl_stage_stats *out,
                            size_t capacity) {

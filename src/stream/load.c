@@ -9,8 +9,7 @@
 
 #include <stdlib.h>
 
-/* --- one row
- * ------------------------------------------------------------------------------ */
+/* --- one row --- */
 
 /* What a row is tested with: nodes and bytes of its block. */
 struct view {
@@ -77,8 +76,7 @@ static uint32_t write_cells(const struct view *v, struct sqrl_loaded *to, uint32
     return columns->count;
 }
 
-/* --- one block
- * ---------------------------------------------------------------------------- */
+/* --- one block --- */
 
 /* Tests and locates all rows. `cells` is false while the columns are not fixed yet. */
 static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
@@ -309,8 +307,7 @@ static int prepare(struct sqrl_iterator *it, struct sqrl_worker *worker,
     return code;
 }
 
-/* --- telling why a row fails
- * -------------------------------------------------------------- */
+/* --- telling why a row fails --- */
 
 static int explain_columns(struct sqrl_iterator *it, const struct view *v, uint32_t node,
                            const char *stranger, const struct sqrl_place *place,
@@ -370,8 +367,7 @@ int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded
     return code;
 }
 
-/* --- the jobs
- * ----------------------------------------------------------------------------- */
+/* --- the jobs --- */
 
 /* The error behind the samples of a block that could be loaded in part. */
 static void add_fault(struct sqrl_loaded *loaded, int code,

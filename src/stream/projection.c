@@ -29,8 +29,7 @@ struct sqrl_projection {
     uint32_t interned;
 };
 
-/* --- paths
- * -------------------------------------------------------------------------------- */
+/* --- paths --- */
 
 /* A backslash in front of a dot or a backslash. */
 static bool is_escape(const char *s) {
@@ -91,8 +90,7 @@ bool sqrl_name_covers(const char *path, const char *name) {
     return strncmp(path, name, size) == 0 && (!name[size] || name[size] == '.');
 }
 
-/* --- building
- * ----------------------------------------------------------------------------- */
+/* --- building --- */
 
 static int check_names(enum sqrl_name_stage stage, const char *const *names,
                        const char *const *to, size_t count, struct sqrl_error *err) {
@@ -172,8 +170,7 @@ const char *sqrl_projection_name(const struct sqrl_projection *p, size_t i, bool
     return to ? p->to[i] : p->path[i].text;
 }
 
-/* --- names alone
- * -------------------------------------------------------------------------- */
+/* --- names alone --- */
 
 /* What `name` was in front of one stage; NULL without an error when it can't be. */
 static char *name_before(const struct sqrl_projection *p, const char *name, bool *failed,
@@ -317,8 +314,7 @@ int sqrl_projection_map(const struct sqrl_projection *projection,
     return code;
 }
 
-/* --- one sample
- * --------------------------------------------------------------------------- */
+/* --- one sample --- */
 
 /* A field on its way through the stages. A raw key is compared key by key, a dotted name
  * (made by an earlier stage) as text. */

@@ -10,8 +10,7 @@
 
 #define MIN_BLOCK_BYTES 4096u
 
-/* --- budget
- * ------------------------------------------------------------------------------- */
+/* --- budget --- */
 
 static bool grant(struct sqrl_iterator *it, uint64_t bytes, bool force, bool only_look) {
     if (!force && sqrl_account_ahead(it->account) + bytes > it->limit_bytes)
@@ -22,8 +21,7 @@ static bool grant(struct sqrl_iterator *it, uint64_t bytes, bool force, bool onl
            sqrl_budget_used(it->context) + bytes <= sqrl_budget_limit(it->context);
 }
 
-/* --- claiming
- * ----------------------------------------------------------------------------- */
+/* --- claiming --- */
 
 static bool claimed_all(const struct sqrl_strand *s) {
     return s->state == STRAND_ENDED ||
@@ -128,8 +126,7 @@ bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only
     return s && claim_open(it, s, job, false);
 }
 
-/* --- taking
- * ------------------------------------------------------------------------------- */
+/* --- taking --- */
 
 static bool complete(const struct sqrl_strand *s) {
     return (s->state == STRAND_ENDED || (s->state == STRAND_OPEN && s->indexed)) &&

@@ -12,7 +12,7 @@
 
 #include "value/value.h"
 
-/* --- stage 1 ------------------------------------------------------------------------ */
+/* --- stage 1 --- */
 #define SQRL_JSON_WINDOW 8192u /* bytes; a multiple of 64, and an index fits 16 bits */
 
 struct sqrl_json_scan {
@@ -40,7 +40,7 @@ void sqrl_json_scan_scalar(struct sqrl_json_scan *scan, size_t window);
 /* The fastest kernel that may be used. */
 sqrl_json_scan_fn sqrl_json_scan_kernel(void);
 
-/* --- numbers ------------------------------------------------------------------------ */
+/* --- numbers --- */
 #define SQRL_JSON_MAX_DIGITS 4300 /* of an integer, as in CPython */
 #define SQRL_JSON_POWER_MIN (-342)
 #define SQRL_JSON_POWER_MAX 324
@@ -89,7 +89,7 @@ static inline uint64_t sqrl_json_eight_value(uint64_t v) {
  * "1.0", "1e+16", "-0.0", "NaN", "Infinity". Returns its length; no NUL. */
 size_t sqrl_json_float_write(double value, char out[SQRL_JSON_FLOAT_BYTES]);
 
-/* --- strings ------------------------------------------------------------------------ */
+/* --- strings --- */
 /* A STRING node whose escapes are not undone yet; never seen by callers of the library.
  */
 #define SQRL_JSON_ESCAPED 128u
@@ -104,7 +104,7 @@ int32_t sqrl_json_character(const uint8_t **p, const uint8_t *end);
 /* Why the escape at p is bad. */
 const char *sqrl_json_escape_fault(const uint8_t *p, const uint8_t *end);
 
-/* --- arrays ------------------------------------------------------------------------- */
+/* --- arrays --- */
 /* If the map `map`, the last value of the tape, is an array as squirrel-core's JSON
  * encoder writes it (keys data, type, shape), replaces it by an NDARRAY and sets
  * *changed. On failure *fault is an offset in `bytes`. */

@@ -69,7 +69,7 @@ ALWAYS_INLINE void cursor_save(const struct cursor *c, struct json *d) {
     d->tape->count = c->count;
 }
 
-/* --- errors ------------------------------------------------------------------------- */
+/* --- errors --- */
 NOINLINE int fault_at(struct json *d, int code, const uint8_t *at, const char *message) {
     d->fault = (size_t)(at - d->bytes);
     return d->code = sqrl_value_error(d->err, code, d->fault, "JSON: %s", message);
@@ -109,7 +109,7 @@ NOINLINE int fault_end(struct json *d) {
                "JSON: the value that begins at byte %zu is cut short", d->start);
 }
 
-/* --- tokens ------------------------------------------------------------------------- */
+/* --- tokens --- */
 /* Scans on until there is a token, with room for its nodes. Sets code and returns it. */
 NOINLINE int refill(struct json *d) {
     struct sqrl_json_scan *scan = &d->scan;
@@ -142,7 +142,7 @@ ALWAYS_INLINE const uint8_t *next_token(struct json *d, struct cursor *c) {
     return c->base + *c->at++;
 }
 
-/* --- strings ------------------------------------------------------------------------ */
+/* --- strings --- */
 /* Whether any of the bits a..b is set. */
 ALWAYS_INLINE bool any_bit(const uint64_t *words, unsigned a, unsigned b) {
     unsigned i = a / 64, last = b / 64;
@@ -269,7 +269,7 @@ static int finish_strings(struct json *d) {
     return code;
 }
 
-/* --- numbers and names -------------------------------------------------------------- */
+/* --- numbers and names --- */
 /* Bytes that may follow a number or name: white space and tokens. */
 static const bool DELIMITER[256] = {
     ['\t'] = true, ['\n'] = true, ['\r'] = true, [' '] = true, [','] = true, [':'] = true,
@@ -414,7 +414,7 @@ ALWAYS_INLINE int put_scalar(struct json *d, const uint8_t *p, struct sqrl_node 
     return put_common_word(d, p, node);
 }
 
-/* --- containers --------------------------------------------------------------------- */
+/* --- containers --- */
 ALWAYS_INLINE bool open_container(struct json *d, struct cursor *c, const uint8_t *t,
                                   bool map) {
     if (SQRL_UNLIKELY(c->depth == d->limits.max_depth)) {
@@ -469,7 +469,7 @@ ALWAYS_INLINE bool close_container(struct json *d, struct cursor *c) {
     return !code;
 }
 
-/* --- values ------------------------------------------------------------------------- */
+/* --- values --- */
 /* One value that begins with token t; *last is its last token (but for a string's end).
  * Returns END_OF_INPUT when the input ends within it. */
 static int read_value(struct json *d, const uint8_t *t, const uint8_t **last) {

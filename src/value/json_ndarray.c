@@ -136,7 +136,7 @@ static bool is_object_dtype(const struct array *a) {
            (n->size == 6 && memcmp(type, "object", 6) == 0);
 }
 
-/* --- elements ----------------------------------------------------------------------- */
+/* --- elements --- */
 static int wrong_element(struct array *a, const struct sqrl_node *n, const char *what) {
     set_fault(a, n);
     const struct sqrl_node *type = &a->tape->nodes[a->type];
@@ -303,7 +303,7 @@ static int put_elements(struct array *a) {
                              : wrong_count(a, "its shape and data differ in size");
 }
 
-/* --- decoding ----------------------------------------------------------------------- */
+/* --- decoding --- */
 /* The elements go behind the tape's end first, then down behind the new nodes. */
 static int convert(struct array *a) {
     struct sqrl_tape *tape = a->tape;
@@ -376,7 +376,7 @@ int sqrl_json_ndarray_decode(struct sqrl_tape *tape, uint32_t map, const uint8_t
     return code;
 }
 
-/* --- encoding ----------------------------------------------------------------------- */
+/* --- encoding --- */
 struct writer {
     struct sqrl_bytes *out;
     struct sqrl_ndarray view;

@@ -64,7 +64,7 @@ ALWAYS_INLINE uint64_t block_tokens(struct sqrl_json_scan *scan, struct carry *c
     return ((b->mark | start | b->newline) & ~string) | quote;
 }
 
-/* --- scalar twin -------------------------------------------------------------------- */
+/* --- scalar twin --- */
 enum { QUOTE = 1, BACKSLASH = 2, MARK = 4, SPACE = 8, NEWLINE = 16 };
 
 /* 0x0c and 0x1a as the other twin has them; see MARKS. */
@@ -148,7 +148,7 @@ void sqrl_json_scan_scalar(struct sqrl_json_scan *scan, size_t window) {
     scan_window(scan, window, block_scalar);
 }
 
-/* --- AVX2 twin ---------------------------------------------------------------------- */
+/* --- AVX2 twin --- */
 #ifdef SQRL_AVX2
 /* By low nibble, the one byte that may be a mark or white space. A mark is compared with
  * bit 5 set, which makes [ of { and ] of }; that 0x0c and 0x1a pass for , and : then does

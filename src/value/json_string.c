@@ -181,7 +181,7 @@ int sqrl_json_unescape(uint8_t *text, size_t size, size_t room, size_t *new_size
     return SQRL_OK;
 }
 
-/* --- writing ------------------------------------------------------------------------ */
+/* --- writing --- */
 /* The number of leading bytes that need no escape. */
 static size_t plain_bytes(const uint8_t *p, size_t size) {
     size_t i = 0;

@@ -21,8 +21,8 @@ static inline void store_be64(uint8_t *p, uint64_t v) {
     memcpy(p, &v, 8);
 }
 
-/* --- writers: each fills p (MAX_HEADER bytes of room) and returns how many it wrote
- * --------- */
+/* --- writers: each fills p (MAX_HEADER bytes of room) and returns how many it wrote ---
+ */
 
 static size_t write_uint(uint8_t *p, uint64_t v) {
     if (v < 0x80) {
@@ -155,8 +155,7 @@ static size_t write_ext_header(uint8_t *p, uint32_t n, uint8_t type) {
     return used + 1;
 }
 
-/* --- single values
- * --------------------------------------------------------------------------- */
+/* --- single values --- */
 
 /* A header (`used` bytes at `header`) and `size` bytes behind it. */
 static int put_both(struct sqrl_bytes *out, const uint8_t *header, size_t used,
@@ -246,8 +245,7 @@ int sqrl_msgpack_put_map(struct sqrl_bytes *out, size_t pairs, struct sqrl_error
                 : sqrl_bytes_append(out, h, write_map_header(h, (uint32_t)pairs), err);
 }
 
-/* --- NumPy arrays
- * ------------------------------------------------------------------------------ */
+/* --- NumPy arrays --- */
 
 /* The parts of an array in front of its data: at most this many bytes without a
  * description. */
@@ -318,9 +316,7 @@ int sqrl_msgpack_put_ndarray(struct sqrl_bytes *out, enum sqrl_dtype dtype,
     return code ? code : put_numeric(out, &a, err);
 }
 
-/* --- nodes
- * --------------------------------------------------------------------------------------
- */
+/* --- nodes --- */
 
 static int put_nodes(struct sqrl_bytes *out, const struct sqrl_node *nodes, uint32_t node,
                      uint32_t end, const uint8_t *bytes, struct sqrl_error *err);

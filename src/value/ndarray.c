@@ -15,8 +15,7 @@
  */
 #include "value/value.h"
 
-/* --- the itemsize of dtypes that are described by text
- * ------------------------------------ */
+/* --- the itemsize of dtypes that are described by text --- */
 
 enum described { DESC_KNOWN, DESC_UNKNOWN, DESC_OBJECT, DESC_MALFORMED };
 
@@ -141,8 +140,7 @@ static enum described described_itemsize(const struct sqrl_node *nodes, uint32_t
     }
 }
 
-/* --- folding a finished map
- * ------------------------------------------------------------------ */
+/* --- folding a finished map --- */
 
 enum { KEY_ND, KEY_TYPE, KEY_KIND, KEY_SHAPE, KEY_DATA, KEY_COMPLEX, KEYS };
 #define BIT(key) (1u << (key))
@@ -420,8 +418,7 @@ int sqrl_ndarray_fold(struct sqrl_tape *tape, uint32_t map, const uint8_t *bytes
     return SQRL_OK;
 }
 
-/* --- the usual form in one step
- * ---------------------------------------------------------- */
+/* --- the usual form in one step --- */
 
 static inline bool expect(const uint8_t **p, const uint8_t *end, const char *text,
                           size_t n) {
@@ -539,8 +536,7 @@ size_t sqrl_ndarray_read(const uint8_t *p, size_t size, uint64_t offset, uint32_
     return (size_t)(p - start);
 }
 
-/* --- taking one apart
- * ---------------------------------------------------------------------- */
+/* --- taking one apart --- */
 
 void sqrl_ndarray_view(const struct sqrl_node *nodes, uint32_t node, const uint8_t *bytes,
                        struct sqrl_ndarray *out) {

@@ -32,8 +32,7 @@ int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *s
     return sqrl_error_at(err, code, "%s", shard ? shard->path : "?");
 }
 
-/* --- fixing them
- * -------------------------------------------------------------------------- */
+/* --- fixing them --- */
 
 static int other_field(const struct sqrl_field *field, const char *name,
                        struct sqrl_source *source, struct sqrl_error *err) {
@@ -256,8 +255,7 @@ int sqrl_columns_new(const struct sqrl_schema *schema, bool from_schema,
     return code;
 }
 
-/* --- which values fit
- * --------------------------------------------------------------------- */
+/* --- which values fit --- */
 
 static bool list_fits(const struct sqrl_column_plan *c, const struct sqrl_node *list,
                       uint32_t *length) {
@@ -312,8 +310,7 @@ bool sqrl_column_fits(const struct sqrl_column_plan *c, const struct sqrl_node *
     }
 }
 
-/* --- telling about those that do not
- * ------------------------------------------------------ */
+/* --- telling about those that do not --- */
 
 /* The type of one value as sqrl_field_type_text writes types. */
 static void value_text(const struct sqrl_node *nodes, uint32_t node, char *out,

@@ -16,8 +16,7 @@
 #define AHEAD_NODE 12u /* rows whose node, and whose data, are fetched ahead */
 #define AHEAD_DATA 6u
 
-/* --- layout
- * ------------------------------------------------------------------------------- */
+/* --- layout --- */
 
 /* Hands out aligned pieces; with base NULL it only counts. */
 struct layout {
@@ -201,8 +200,7 @@ int sqrl_batch_lay_out(struct sqrl_context *context, const struct sqrl_columns *
     return code;
 }
 
-/* --- copying
- * ------------------------------------------------------------------------------ */
+/* --- copying --- */
 
 struct filler {
     const struct sqrl_column_plan *plan;

@@ -56,8 +56,7 @@ struct sqrl_locator {
     uint32_t used, last, victim;
 };
 
-/* --- wants
- * -------------------------------------------------------------------------------- */
+/* --- wants --- */
 
 struct sqrl_wants *sqrl_wants_new(struct sqrl_error *err) {
     struct sqrl_wants *wants = sqrl_calloc(1, sizeof *wants, "fields", err);
@@ -158,8 +157,7 @@ int sqrl_wants_add(struct sqrl_wants *wants, const char *name, uint32_t *out,
     return SQRL_OK;
 }
 
-/* --- learning a layout
- * -------------------------------------------------------------------- */
+/* --- learning a layout --- */
 
 struct learner {
     const struct sqrl_wants *wants;
@@ -343,8 +341,7 @@ static bool learn(struct sqrl_locator *locator, const struct sqrl_node *nodes,
     return true;
 }
 
-/* --- using it
- * ----------------------------------------------------------------------------- */
+/* --- using it --- */
 
 static inline bool same_bytes(const uint8_t *a, const uint8_t *b, uint32_t size) {
     if (size >= 8 && size <= 16) {

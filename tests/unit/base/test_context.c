@@ -65,8 +65,7 @@ static void test_version(void **state) {
     assert_string_equal(sqrl_version(), SQRL_VERSION);
 }
 
-/* --- budget
- * --------------------------------------------------------------------------------- */
+/* --- budget --- */
 
 static void test_budget(void **state) {
     struct sqrl_config config = {.size = sizeof config, .memory_budget_bytes = 1000};
@@ -117,8 +116,7 @@ static void test_threads_hammer_budget_and_counters(void **state) {
     sqrl_context_unref(context);
 }
 
-/* --- metrics
- * -------------------------------------------------------------------------------- */
+/* --- metrics --- */
 
 struct names {
     const char *names[32];
@@ -155,8 +153,7 @@ static void test_metric_names(void **state) {
     sqrl_context_unref(context);
 }
 
-/* --- log
- * ------------------------------------------------------------------------------------ */
+/* --- log --- */
 
 struct heard {
     int lines, inside, clashes;
@@ -241,8 +238,7 @@ static void test_default_sink(void **state) {
     sqrl_context_unref(context);
 }
 
-/* --- slots
- * ---------------------------------------------------------------------------------- */
+/* --- slots --- */
 
 static int made, freed;
 static char order[8];

@@ -62,8 +62,7 @@ static void test_generation(void **state) {
     assert_int_equal(sqrl_fork_generation(), 0);
 }
 
-/* --- a lock that another thread holds at the fork
- * ------------------------------------------- */
+/* --- a lock that another thread holds at the fork --- */
 
 struct held {
     struct sqrl_lock lock;
@@ -105,8 +104,7 @@ static void test_lock_held_at_the_fork(void **state) {
     sqrl_lock_reset(&held.lock);
 }
 
-/* --- a busy context
- * -------------------------------------------------------------------------- */
+/* --- a busy context --- */
 
 struct busy {
     struct sqrl_context *context;
@@ -242,8 +240,7 @@ static void test_busy_context(void **state) {
     sqrl_context_unref(busy.context);
 }
 
-/* --- the last release in a child
- * ------------------------------------------------------------- */
+/* --- the last release in a child --- */
 
 static bool release_in_child(void *arg) {
     sqrl_context_unref(arg);

@@ -160,8 +160,7 @@ static void test_growth_that_fails(void **state) {
     sqrl_context_unref(context);
 }
 
-/* --- buffers
- * -------------------------------------------------------------------------------- */
+/* --- buffers --- */
 
 static void test_buffer_sizes(void **state) {
     static const size_t sizes[] = {0,        1,         64,     100, 64 * KIB - 1,
@@ -249,8 +248,7 @@ static void test_buffer_faults(void **state) {
     }
 }
 
-/* --- threads
- * -------------------------------------------------------------------------------- */
+/* --- threads --- */
 
 struct hammer {
     pthread_t thread;

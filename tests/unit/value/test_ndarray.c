@@ -11,8 +11,7 @@
 
 #define LIT(s) s, sizeof(s) - 1
 
-/* --- dtypes
- * ---------------------------------------------------------------------------------- */
+/* --- dtypes --- */
 
 /* As numpy.dtype(text) gives them on a little-endian machine. */
 static const struct {
@@ -84,8 +83,7 @@ static void dtypes_are_parsed_and_named(void **state) {
     assert_string_equal(sqrl_dtype_name((enum sqrl_dtype)99), "other");
 }
 
-/* --- building maps by hand
- * -------------------------------------------------------------------- */
+/* --- building maps by hand --- */
 
 static struct sqrl_bytes map;
 
