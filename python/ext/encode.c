@@ -62,6 +62,17 @@ static void path_key(struct encoder *encoder, PyObject *key) {
 
 /* --- containers --- */
 
+/* A tuple would be written, but it would come back as a list, which can't be a key. */
+static int encode_key(struct encoder *encoder, PyObject *key) {
+    if (EXT_LIKELY(PyUnicode_CheckExact(key)))
+        return encode(encoder, key);
+    if (!PyTuple_Check(key))
+        return encode(encoder, key);
+    ext_raise_code(encoder->state, SQRL_E_TYPE,
+                   "a tuple can't be a key: give text, bytes or a number");
+    return -1;
+}
+
 static int encode_exact_dict(struct encoder *encoder, PyObject *dict) {
     Py_ssize_t count = PyDict_Size(dict), seen = 0, at = 0;
     PyObject *key, *value;
@@ -71,7 +82,7 @@ static int encode_exact_dict(struct encoder *encoder, PyObject *dict) {
     while (PyDict_Next(dict, &at, &key, &value)) {
         Py_INCREF(key);
         Py_INCREF(value);
-        int rc = encode(encoder, key);
+        int rc = encode_key(encoder, key);
         if (rc == 0) {
             rc = encode(encoder, value);
             if (rc < 0)
@@ -128,7 +139,7 @@ static int encode_mapping(struct encoder *encoder, PyObject *mapping) {
             rc = -1;
             break;
         }
-        rc = encode(encoder, key);
+        rc = encode_key(encoder, key);
         if (rc == 0 && (rc = encode(encoder, value)) < 0)
             path_key(encoder, key);
     }
@@ -369,8 +380,15 @@ static int encode_rare(struct encoder *encoder, PyObject *object) {
         return -1;
     if (numpy) {
         const struct ext_numpy *np = &encoder->state->numpy;
-        if (PyObject_TypeCheck(object, np->array_type))
+        if (PyObject_TypeCheck(object, np->array_type)) {
+            if (PyObject_HasAttrString(object, "_mask")) {
+                ext_raise_code(encoder->state, SQRL_E_TYPE,
+                               "a masked array would lose its mask: give its filled(), "
+                               "and the mask as a field of its own");
+                return -1;
+            }
             return encode_array(encoder, object);
+        }
         if (PyObject_TypeCheck(object, np->number_type) ||
             PyObject_TypeCheck(object, np->bool_type))
             return encode_scalar(encoder, object);

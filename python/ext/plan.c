@@ -39,6 +39,11 @@ static PyObject *plan_filter(PyObject *self, PyObject *arg) {
     const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
     if (text == NULL)
         return NULL;
+    if (strlen(text) != (size_t)size) {
+        PyErr_SetString(PyExc_ValueError,
+                        "a filter expression can't hold a null character");
+        return NULL;
+    }
     return plan_result(self, sqrl_plan_filter(ext_plan_get(self), text, &out, &err), &out,
                        &err);
 }

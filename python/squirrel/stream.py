@@ -205,6 +205,8 @@ class Stream(Composable):
         """
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
+        elif not hasattr(seed, "__index__"):
+            raise TypeError(f"shuffle_all: the seed must be an int, not {seed!r}")
         return self._then("shuffle_all", seed % (1 << 64), _bytes(window))
 
     def take(self, n: int | None) -> Stream:
@@ -272,6 +274,8 @@ def _restore(
 
 
 def _at_least(n: int, least: int, what: str) -> int:
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"{what}({n!r}): must be an int")
     n = n.__index__()
     if n < least:
         raise ValueError(f"{what}({n}): must be at least {least}")
@@ -291,6 +295,9 @@ def _bytes(size: int | str) -> int:
     number = size.strip().rstrip("BbiKkMmGgTt ")
     unit = size.strip()[len(number) :].strip().lower()
     try:
-        return int(float(number) * _UNITS[unit])
-    except (ValueError, KeyError):
+        count = float(number)
+        if count < 0:
+            raise ValueError
+        return int(count * _UNITS[unit])
+    except (ValueError, KeyError, OverflowError):
         raise ValueError(f'{size!r} is no size: give bytes, or a text such as "64 MiB"') from None

@@ -269,3 +269,16 @@ def test_clash_in_plain_json_lines_names_the_sample(tmp_path: Path) -> None:
     path.write_bytes(b"".join(lines))
     with pytest.raises(squirrel.SampleTypeError, match=r"sample 3: field \"n\""):
         list(squirrel.open(path).batch(100))
+
+
+def test_wrong_arguments_say_so(images: Path) -> None:
+    stream = squirrel.open(images)
+    with pytest.raises(ValueError, match="null character"):
+        stream.filter("label == 3\0 or true")
+    for size in ("-5", "inf", "nan", "5 parsec"):
+        with pytest.raises(ValueError, match="is no size"):
+            stream.prefetch(size)
+    with pytest.raises(TypeError, match="seed must be an int"):
+        stream.shuffle_all(seed="one")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"take\('3'\)"):
+        stream.take("3")  # type: ignore[arg-type]

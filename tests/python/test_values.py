@@ -283,3 +283,12 @@ def test_errors_have_codes() -> None:
     with pytest.raises(SampleTypeError) as caught:
         _native.encode({1, 2})
     assert caught.value.code == "type" and not caught.value.retryable
+
+
+def test_nothing_is_packed_that_would_come_back_as_less() -> None:
+    with pytest.raises(SampleTypeError, match="mask"):
+        _native.encode({"a": np.ma.array([1, 2], mask=[False, True])})
+    with pytest.raises(SampleTypeError, match="tuple can't be a key"):
+        _native.encode({("a", 1): 2})
+    with pytest.raises(SampleTypeError, match="tuple can't be a key"):
+        _native.encode(collections.OrderedDict({("a", 1): 2}))
