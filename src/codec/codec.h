@@ -71,22 +71,39 @@ extern const char sqrl_isal_library[];
 uint32_t sqrl_isal_crc32(uint32_t crc, const void *data, size_t size);
 #endif
 
-/* --- edge.c: between the frames of zstd and lz4 streams --- */
-/* Skips zero padding and skippable frames, gathers the next frame's magic, tells the end.
- */
-struct sqrl_edge {
-    uint8_t bytes[8];
+/* --- edge.c: streams of zstd and lz4 frames --- */
+/* One call into a library, within a frame. Neither `in` nor `out` is NULL. */
+struct sqrl_frame_step {
+    const uint8_t *in;
+    size_t in_size;
+    uint8_t *out;
+    size_t out_size;
+    uint64_t offset;     /* of in[0] in the stream, for messages */
+    size_t taken, given; /* set: how much of both was used */
+    bool ended;          /* set: the frame has */
+};
+/* What the library of one codec does; `state` is the decoder's. */
+struct sqrl_frame_engine {
+    const char *codec;
+    uint32_t magic; /* little-endian, that a frame begins with */
+    /* Begins a frame, whose magic, at `offset`, was consumed already. */
+    int (*begin)(void *state, uint64_t offset, struct sqrl_error *err);
+    int (*step)(void *state, struct sqrl_frame_step *step, struct sqrl_error *err);
+};
+/* Where a stream stands; zero-initialise. */
+struct sqrl_frames {
+    uint8_t bytes[8]; /* of a magic, gathered between frames */
     unsigned have;
     bool skipping;
-    uint64_t skip;   /* bytes of a skippable frame still to pass */
-    uint64_t frames; /* frames begun so far, skippable ones too */
+    uint64_t skip;  /* bytes of a skippable frame still to pass */
+    uint64_t begun; /* frames so far, skippable ones too */
+    bool in_frame;
+    bool pending; /* the last step filled the room: there may be more to give out */
 };
-enum sqrl_edge_result { SQRL_EDGE_WAIT, SQRL_EDGE_FRAME, SQRL_EDGE_END };
-/* `magic` is the little-endian number a frame begins with; on SQRL_EDGE_FRAME its 4 bytes
- * have been consumed. SQRL_EDGE_WAIT: more input is needed. */
-int sqrl_edge_step(struct sqrl_edge *edge, struct sqrl_codec_io *io, uint32_t magic,
-                   const char *codec, enum sqrl_edge_result *result,
-                   struct sqrl_error *err);
+/* decode() of the ops table: frames one after another, between them skippable frames and
+ * zero padding, then the end. */
+int sqrl_frames_decode(struct sqrl_frames *frames, const struct sqrl_frame_engine *engine,
+                       void *state, struct sqrl_codec_io *io, struct sqrl_error *err);
 static inline void sqrl_io_consume(struct sqrl_codec_io *io, size_t n) {
     if (n == 0)
         return; /* in may be NULL then */

@@ -334,9 +334,7 @@ static bool lz4_sniff(const uint8_t *magic, size_t size) {
 
 struct decoder {
     LZ4F_dctx *ctx;
-    struct sqrl_edge edge;
-    bool in_frame;
-    bool pending; /* the last call filled the room: there may be more to give out */
+    struct sqrl_frames frames;
 };
 
 static int lz4_problem(size_t rc, uint64_t offset, struct sqrl_error *err) {
@@ -354,62 +352,33 @@ static int lz4_decoder_open(void *state, struct sqrl_error *err) {
     return LZ4F_isError(rc) ? lz4_problem(rc, 0, err) : SQRL_OK;
 }
 
-static int begin_frame(struct decoder *d, struct sqrl_codec_io *io,
-                       struct sqrl_error *err) {
+static int begin_frame(void *state, uint64_t offset, struct sqrl_error *err) {
+    struct decoder *d = state;
     uint8_t magic[4], nothing;
     size_t in = sizeof(magic), out = 0;
     sqrl_store_le32(magic, LZ4_MAGIC);
     LZ4F_resetDecompressionContext(d->ctx);
     size_t rc = LZ4F_decompress(d->ctx, &nothing, &out, magic, &in, NULL);
-    d->in_frame = true;
-    d->pending = false;
-    return LZ4F_isError(rc) ? lz4_problem(rc, io->in_total - 4, err) : SQRL_OK;
+    return LZ4F_isError(rc) ? lz4_problem(rc, offset, err) : SQRL_OK;
 }
 
-static int step_frame(struct decoder *d, struct sqrl_codec_io *io, bool *waits,
-                      struct sqrl_error *err) {
-    uint8_t nothing;
-    *waits = false;
-    if (io->in_size == 0 && !d->pending) {
-        *waits = true;
-        return io->in_end ? sqrl_codec_cut("lz4", io->in_total, err) : SQRL_OK;
-    }
-    size_t in = io->in_size, out = io->out_size;
-    size_t rc = LZ4F_decompress(d->ctx, out ? io->out : &nothing, &out,
-                                io->in ? io->in : &nothing, &in, NULL);
+static int step_frame(void *state, struct sqrl_frame_step *step, struct sqrl_error *err) {
+    struct decoder *d = state;
+    size_t in = step->in_size, out = step->out_size;
+    size_t rc = LZ4F_decompress(d->ctx, step->out, &out, step->in, &in, NULL);
     if (LZ4F_isError(rc))
-        return lz4_problem(rc, io->in_total, err);
-    sqrl_io_consume(io, in);
-    if (out > 0)
-        io->out += out;
-    io->out_size -= out;
-    d->pending = rc != 0 && io->out_size == 0;
-    d->in_frame = rc != 0;
-    *waits = rc != 0 && in == 0 && out == 0;
-    if (*waits && io->in_end && io->in_size == 0 && io->out_size > 0)
-        return sqrl_codec_cut("lz4", io->in_total, err);
+        return lz4_problem(rc, step->offset, err);
+    step->taken = in;
+    step->given = out;
+    step->ended = rc == 0;
     return SQRL_OK;
 }
 
 static int lz4_decode(void *state, struct sqrl_codec_io *io, struct sqrl_error *err) {
-    struct decoder *d = state;
-    io->out_end = false;
-    for (;;) {
-        int rc;
-        bool waits = false;
-        if (d->in_frame) {
-            rc = step_frame(d, io, &waits, err);
-        } else {
-            enum sqrl_edge_result result;
-            rc = sqrl_edge_step(&d->edge, io, LZ4_MAGIC, "lz4", &result, err);
-            if (rc == SQRL_OK && result == SQRL_EDGE_FRAME)
-                rc = begin_frame(d, io, err);
-            else
-                waits = true;
-        }
-        if (rc != SQRL_OK || waits)
-            return rc;
-    }
+    static const struct sqrl_frame_engine engine = {"lz4", LZ4_MAGIC, begin_frame,
+                                                    step_frame};
+    return sqrl_frames_decode(&((struct decoder *)state)->frames, &engine, state, io,
+                              err);
 }
 
 static void lz4_decoder_close(void *state) {

@@ -232,9 +232,7 @@ static bool zstd_sniff(const uint8_t *magic, size_t size) {
 
 struct decoder {
     ZSTD_DCtx *ctx;
-    struct sqrl_edge edge;
-    bool in_frame;
-    bool pending; /* the last call filled the room: there may be more to give out */
+    struct sqrl_frames frames;
 };
 
 static int zstd_decoder_open(void *state, struct sqrl_error *err) {
@@ -246,64 +244,34 @@ static int zstd_decoder_open(void *state, struct sqrl_error *err) {
     return ZSTD_isError(rc) ? zstd_problem(rc, 0, err) : SQRL_OK;
 }
 
-/* The edge has taken the magic: hand it to libzstd, which only stores it. */
-static int begin_frame(struct decoder *d, struct sqrl_codec_io *io,
-                       struct sqrl_error *err) {
+/* The magic was taken already: hand it to libzstd, which only stores it. */
+static int begin_frame(void *state, uint64_t offset, struct sqrl_error *err) {
+    struct decoder *d = state;
     uint8_t magic[4], nothing;
     sqrl_store_le32(magic, ZSTD_MAGIC);
     ZSTD_DCtx_reset(d->ctx, ZSTD_reset_session_only);
     ZSTD_inBuffer in = {magic, sizeof(magic), 0};
     ZSTD_outBuffer out = {&nothing, 0, 0};
     size_t rc = ZSTD_decompressStream(d->ctx, &out, &in);
-    d->in_frame = true;
-    d->pending = false;
-    return ZSTD_isError(rc) ? zstd_problem(rc, io->in_total - 4, err) : SQRL_OK;
+    return ZSTD_isError(rc) ? zstd_problem(rc, offset, err) : SQRL_OK;
 }
 
-static int step_frame(struct decoder *d, struct sqrl_codec_io *io, bool *waits,
-                      struct sqrl_error *err) {
-    uint8_t nothing;
-    *waits = false;
-    if (io->in_size == 0 && !d->pending) {
-        *waits = true;
-        return io->in_end ? sqrl_codec_cut("zstd", io->in_total, err) : SQRL_OK;
-    }
-    ZSTD_inBuffer in = {io->in ? io->in : &nothing, io->in_size, 0};
-    ZSTD_outBuffer out = {io->out_size ? io->out : &nothing, io->out_size, 0};
+static int step_frame(void *state, struct sqrl_frame_step *step, struct sqrl_error *err) {
+    struct decoder *d = state;
+    ZSTD_inBuffer in = {step->in, step->in_size, 0};
+    ZSTD_outBuffer out = {step->out, step->out_size, 0};
     size_t rc = ZSTD_decompressStream(d->ctx, &out, &in);
-    sqrl_io_consume(io, in.pos);
-    if (ZSTD_isError(rc))
-        return zstd_problem(rc, io->in_total, err);
-    if (io->out_size > 0)
-        io->out += out.pos;
-    io->out_size -= out.pos;
-    d->pending = rc != 0 && io->out_size == 0;
-    d->in_frame = rc != 0;
-    *waits = rc != 0 && in.pos == 0 && out.pos == 0;
-    if (*waits && io->in_end && io->in_size == 0 && io->out_size > 0)
-        return sqrl_codec_cut("zstd", io->in_total, err);
-    return SQRL_OK;
+    step->taken = in.pos;
+    step->given = out.pos;
+    step->ended = rc == 0;
+    return ZSTD_isError(rc) ? zstd_problem(rc, step->offset + in.pos, err) : SQRL_OK;
 }
 
 static int zstd_decode(void *state, struct sqrl_codec_io *io, struct sqrl_error *err) {
-    struct decoder *d = state;
-    io->out_end = false;
-    for (;;) {
-        int rc;
-        bool waits = false;
-        if (d->in_frame) {
-            rc = step_frame(d, io, &waits, err);
-        } else {
-            enum sqrl_edge_result result;
-            rc = sqrl_edge_step(&d->edge, io, ZSTD_MAGIC, "zstd", &result, err);
-            if (rc == SQRL_OK && result == SQRL_EDGE_FRAME)
-                rc = begin_frame(d, io, err);
-            else
-                waits = true;
-        }
-        if (rc != SQRL_OK || waits)
-            return rc;
-    }
+    static const struct sqrl_frame_engine engine = {"zstd", ZSTD_MAGIC, begin_frame,
+                                                    step_frame};
+    return sqrl_frames_decode(&((struct decoder *)state)->frames, &engine, state, io,
+                              err);
 }
 
 static void zstd_decoder_close(void *state) {
