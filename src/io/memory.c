@@ -80,6 +80,20 @@ static char *clean_path(const char *path, struct sqrl_error *err) {
     return copy;
 }
 
+/* Takes the lock for a call about `path`: returns it cleaned, to give to leave(). */
+static char *enter(struct sqrl_memory_store *store, const char *path,
+                   struct sqrl_error *err) {
+    char *clean = clean_path(path, err);
+    if (clean)
+        sqrl_lock_take(&store->lock);
+    return clean;
+}
+
+static void leave(struct sqrl_memory_store *store, char *clean) {
+    sqrl_lock_drop(&store->lock);
+    free(clean);
+}
+
 /* The first entry whose path is not below `path` in byte order. */
 static size_t lower_bound(const struct sqrl_memory_store *store, const char *path) {
     size_t low = 0, high = store->count;
@@ -140,18 +154,16 @@ static int not_found(struct sqrl_error *err) {
 static int memory_stat(void *fs, const char *path, struct sqrl_stat *out,
                        struct sqrl_error *err) {
     struct memory *m = fs;
-    char *clean = clean_path(path, err);
+    char *clean = enter(m->store, path, err);
     if (!clean)
         return SQRL_E_NO_MEMORY;
-    sqrl_lock_take(&m->store->lock);
     struct entry *entry = find(m->store, clean);
     bool found = true;
     if (entry)
         fill_stat(entry, out);
     else
         found = out->directory = is_directory(m->store, clean);
-    sqrl_lock_drop(&m->store->lock);
-    free(clean);
+    leave(m->store, clean);
     return found ? SQRL_OK : not_found(err);
 }
 
@@ -244,10 +256,9 @@ static int memory_list(void *fs, const char *path, bool recursive, sqrl_list_fn 
                        struct sqrl_error *err) {
     struct memory *m = fs;
     struct snapshot s = {NULL, 0, 0};
-    char *clean = clean_path(path, err);
+    char *clean = enter(m->store, path, err);
     if (!clean)
         return SQRL_E_NO_MEMORY;
-    sqrl_lock_take(&m->store->lock);
     struct entry *entry = find(m->store, clean);
     int rc = SQRL_OK;
     if (entry && entry->content)
@@ -257,7 +268,7 @@ static int memory_list(void *fs, const char *path, bool recursive, sqrl_list_fn 
         rc = not_found(err);
     else
         rc = take_snapshot(m->store, clean, recursive, &s, err);
-    sqrl_lock_drop(&m->store->lock);
+    leave(m->store, clean);
     if (!recursive)
         sort_level(&s);
     for (size_t i = 0; rc == SQRL_OK && i < s.count; i++) {
@@ -269,7 +280,6 @@ static int memory_list(void *fs, const char *path, bool recursive, sqrl_list_fn 
     for (size_t i = 0; i < s.count; i++)
         free(s.items[i].name);
     free(s.items);
-    free(clean);
     return rc;
 }
 
@@ -283,18 +293,16 @@ static int memory_file_open(void *fs, const char *path, void *file,
                             struct sqrl_stat *stat, struct sqrl_error *err) {
     struct memory *m = fs;
     struct memory_file *f = file;
-    char *clean = clean_path(path, err);
+    char *clean = enter(m->store, path, err);
     if (!clean)
         return SQRL_E_NO_MEMORY;
-    sqrl_lock_take(&m->store->lock);
     struct entry *entry = find(m->store, clean);
     bool directory = is_directory(m->store, clean) || (entry && !entry->content);
     if (entry && entry->content) {
         f->content = sqrl_buffer_ref(entry->content);
         fill_stat(entry, stat);
     }
-    sqrl_lock_drop(&m->store->lock);
-    free(clean);
+    leave(m->store, clean);
     if (f->content)
         return SQRL_OK;
     if (directory)
@@ -452,10 +460,9 @@ static int memory_writer_commit(void *fs, void *writer, struct sqrl_error *err) 
 
 static int memory_remove(void *fs, const char *path, struct sqrl_error *err) {
     struct memory *m = fs;
-    char *clean = clean_path(path, err);
+    char *clean = enter(m->store, path, err);
     if (!clean)
         return SQRL_E_NO_MEMORY;
-    sqrl_lock_take(&m->store->lock);
     struct entry *entry = find(m->store, clean);
     int rc = SQRL_OK;
     if (entry && entry->content)
@@ -465,8 +472,7 @@ static int memory_remove(void *fs, const char *path, struct sqrl_error *err) {
             sqrl_error_set(err, SQRL_E_INVALID, "is a directory; only files are removed");
     else
         rc = not_found(err);
-    sqrl_lock_drop(&m->store->lock);
-    free(clean);
+    leave(m->store, clean);
     return rc;
 }
 
@@ -490,18 +496,16 @@ static int make_one(struct sqrl_memory_store *store, const char *path, size_t le
 
 static int memory_make_directory(void *fs, const char *path, struct sqrl_error *err) {
     struct memory *m = fs;
-    char *clean = clean_path(path, err);
+    char *clean = enter(m->store, path, err);
     if (!clean)
         return SQRL_E_NO_MEMORY;
     int rc = SQRL_OK;
-    sqrl_lock_take(&m->store->lock);
     for (size_t n = 0; rc == SQRL_OK && clean[n];) {
         n += clean[n] == '/';
         n += strcspn(clean + n, "/");
         rc = make_one(m->store, clean, n, err);
     }
-    sqrl_lock_drop(&m->store->lock);
-    free(clean);
+    leave(m->store, clean);
     return rc;
 }
 
