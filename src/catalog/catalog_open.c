@@ -1,10 +1,10 @@
 /* catalog_open.c - from a source's description to an open source.
  *
  * Arguments become settings: "url" is the place, every scalar else an option as text. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "catalog/catalog.h"
+#include "driver/driver.h"
 
 /* Names that others use for drivers of ours. */
 static const struct {
@@ -25,11 +25,7 @@ static const char *our_driver(const char *name) {
 
 static int check_driver(struct sqrl_context *context, const char *name,
                         struct sqrl_error *err) {
-    enum { MOST = 128 };
-    const char *names[MOST], *ours = our_driver(name);
-    char all[200] = "";
-    size_t count = 0, at = 0;
-    if (sqrl_driver_by_name(context, ours))
+    if (sqrl_driver_by_name(context, our_driver(name)))
         return SQRL_OK;
     for (size_t i = 0; i < SQRL_COUNT_OF(python_only); i++)
         if (strcmp(python_only[i], name) == 0)
@@ -38,19 +34,7 @@ static int check_driver(struct sqrl_context *context, const char *name,
                 "driver \"%s\" is one of the Python package's; open this "
                 "source from Python",
                 name);
-    for (; count < MOST && sqrl_driver_at(context, count); count++) {
-        names[count] = sqrl_driver_at(context, count)->name;
-        if (at < sizeof all)
-            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", count ? ", " : "",
-                                   names[count]);
-    }
-    const char *nearest = sqrl_nearest(name, names, count);
-    if (nearest)
-        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
-                              "there is no driver \"%.60s\"; did you mean \"%s\"?", name,
-                              nearest);
-    return sqrl_error_set(err, SQRL_E_NOT_FOUND,
-                          "there is no driver \"%.60s\"; there are %s", name, all);
+    return sqrl_driver_unknown(context, name, err);
 }
 
 /* The settings that a source's arguments make, with the texts they point into. */

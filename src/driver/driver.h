@@ -81,5 +81,8 @@ SQRL_CHECK int sqrl_shard_list_files(const struct sqrl_driver_args *args,
 /* The driver of a format: the first registered one that has it. */
 const struct sqrl_driver_ops *sqrl_driver_of_format(struct sqrl_context *context,
                                                     const struct sqrl_format_ops *format);
+/* SQRL_E_NOT_FOUND for a name that no driver has: says which one is meant, or all. */
+int sqrl_driver_unknown(struct sqrl_context *context, const char *name,
+                        struct sqrl_error *err);
 
 #endif

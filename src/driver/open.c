@@ -100,23 +100,7 @@ static int named_driver(struct sqrl_context *context, const char *name,
     *out = sqrl_driver_by_name(context, name);
     if (*out)
         return SQRL_OK;
-    const char *names[64];
-    const struct sqrl_driver_ops *driver;
-    size_t count = 0, at = 0;
-    char text[200] = "";
-    for (; count < SQRL_COUNT_OF(names) && (driver = sqrl_driver_at(context, count));
-         count++)
-        names[count] = driver->name;
-    for (size_t i = 0; i < count && at < sizeof text; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? ", " : "",
-                               names[i]);
-    const char *nearest = sqrl_nearest(name, names, count);
-    if (nearest)
-        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
-                              "there is no driver \"%.60s\"; did you mean \"%s\"?", name,
-                              nearest);
-    return sqrl_error_set(err, SQRL_E_NOT_FOUND,
-                          "there is no driver \"%.60s\"; there are %s", name, text);
+    return sqrl_driver_unknown(context, name, err);
 }
 
 static int sniff_file(const struct sqrl_driver_args *args,

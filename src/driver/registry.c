@@ -3,6 +3,7 @@
  * Built-in drivers that do more than open files stand in `special`; every other format
  * gets a plain driver of its own name, so that a new format needs no line here. Entries
  * are only added: a reader without the lock sees a prefix of the table. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "driver/driver.h"
@@ -112,4 +113,25 @@ int sqrl_driver_register(struct sqrl_context *context, const struct sqrl_driver_
     }
     sqrl_lock_drop(&registry->lock);
     return rc;
+}
+
+int sqrl_driver_unknown(struct sqrl_context *context, const char *name,
+                        struct sqrl_error *err) {
+    const char *names[MAX_DRIVERS];
+    const struct sqrl_driver_ops *driver;
+    size_t count = 0, at = 0;
+    char text[200] = "";
+    for (; count < SQRL_COUNT_OF(names) && (driver = sqrl_driver_at(context, count));
+         count++)
+        names[count] = driver->name;
+    for (size_t i = 0; i < count && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i ? ", " : "",
+                               names[i]);
+    const char *nearest = sqrl_nearest(name, names, count);
+    if (nearest)
+        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                              "there is no driver \"%.60s\"; did you mean \"%s\"?", name,
+                              nearest);
+    return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                          "there is no driver \"%.60s\"; there are %s", name, text);
 }
