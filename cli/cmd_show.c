@@ -9,6 +9,7 @@
 /* Lines go out in large pieces, or when standard input makes wait. */
 struct printer {
     struct sqrl_bytes lines;
+    const char *url;
 };
 
 static int flush_lines(struct printer *printer, struct sqrl_error *err) {
@@ -24,9 +25,18 @@ static int print_sample(void *arg, const struct sqrl_projection *projection,
     struct printer *printer = arg;
     if (!block)
         return flush_lines(printer, err);
+    size_t before = printer->lines.size;
     int code = cli_sample_json(projection, block, index, &printer->lines, err);
-    if (code == SQRL_OK)
-        code = sqrl_bytes_append(&printer->lines, "\n", 1, err);
+    if (code) {
+        printer->lines.size = before;
+        if (block->first != SQRL_UNKNOWN)
+            sqrl_error_at(err, code, "sample %llu",
+                          (unsigned long long)(block->first + index));
+        return strcmp(printer->url, "-") == 0
+                   ? code
+                   : sqrl_error_at(err, code, "%s", printer->url);
+    }
+    code = sqrl_bytes_append(&printer->lines, "\n", 1, err);
     if (code == SQRL_OK && printer->lines.size >= FLUSH_BYTES)
         code = flush_lines(printer, err);
     return code;
@@ -39,6 +49,7 @@ static int print_samples(struct cli_args *args) {
     int code = SQRL_OK;
     for (size_t i = 0; i < args->words && code == SQRL_OK; i++) {
         struct cli_input input;
+        printer.url = args->word[i];
         code = cli_input_open(args, args->word[i], &input, &err);
         if (code == SQRL_OK)
             code = cli_input_each(args, &input, print_sample, &printer, &err);

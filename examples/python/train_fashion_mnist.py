@@ -106,7 +106,7 @@ def train(source: squirrel.Stream, test: squirrel.Stream) -> float:
 
 
 NEXT = """
-What to try next:
+What to try next (in `make demo`'s environment: . .venv/bin/activate):
 
   in the shell   squirrel info {folder}/train
                  squirrel head -n 3 --select label '{folder}/catalog.yaml#fashion-mnist-test'

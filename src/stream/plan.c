@@ -198,8 +198,9 @@ static int check_batch_options(const struct sqrl_batch_options *o,
     if (o->batch_size > UINT32_MAX)
         return sqrl_error_set(err, SQRL_E_LIMIT, "batch_size is above 2^32-1");
     if ((o->max_tokens || o->boundaries) && !(o->length_field && *o->length_field))
-        return sqrl_error_set(err, SQRL_E_INVALID,
-                              "max_tokens and length buckets need length_field");
+        return sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "max_tokens and length buckets need length_field (Python: length_by)");
     if (o->boundaries > 4096)
         return sqrl_error_set(err, SQRL_E_LIMIT, "more than 4096 bucket boundaries");
     for (size_t i = 1; i < o->boundaries; i++)

@@ -252,3 +252,9 @@ def test_shrunk_while_reading(squirrel, tmp_path):
     ids = [json.loads(line)["id"] for line in got]
     assert ids == list(range(len(ids)))
     assert process.returncode == 1 and b"x.jsonl" in message, message
+
+
+def test_what_json_cannot_hold_is_named(squirrel, tmp_path):
+    (tmp_path / "x.msgpack").write_bytes(b"\x81\xa1a\x01" b"\x82\xa1b\x02\xc4\x01x\x03")  # {"a": 1} {"b": 2, b"x": 3}
+    got, message = lines_before_error(squirrel, "cat", "x.msgpack")
+    assert got == [{"a": 1}] and "x.msgpack: sample 1: JSON" in message
