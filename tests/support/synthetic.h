@@ -8,6 +8,7 @@
 #ifndef TESTS_SYNTHETIC_H
 #define TESTS_SYNTHETIC_H
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -263,6 +264,25 @@ static struct sqrl_source *syn_source(struct sqrl_context *context,
     struct sqrl_settings settings = {&setting, 1};
     syn_must(sqrl_open(context, "mem://syn", &settings, &source, &err), &err);
     return source;
+}
+
+/* Pools end their threads without waiting for them; a leak checker must. Group teardown.
+ */
+static inline int syn_settle(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 2000; i++) {
+        unsigned threads = 0;
+        DIR *tasks = opendir("/proc/self/task");
+        while (tasks && readdir(tasks))
+            threads++;
+        if (!tasks)
+            return 0;
+        closedir(tasks);
+        if (threads <= 3) /* ".", ".." and this one */
+            return 0;
+        usleep(1000);
+    }
+    return 0;
 }
 
 static struct sqrl_plan *syn_plan(struct sqrl_source *source) {

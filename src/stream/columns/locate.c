@@ -1,37 +1,30 @@
 /* locate.c - see locate.h.
  *
- * A layout is the list of keys of one sample, maps on the way to wanted fields entered.
- * It is used for a sample only when all its keys are equal, all of them, in order, so a
- * duplicate of a wanted key can't hide behind an unwanted one. Layouts with duplicate
- * keys, or keys that are no strings, are not learned: such samples are looked up by
- * sqrl_map_find.
+ * Two ways lead to the fields of a sample. A layout is the list of keys of one sample,
+ * maps on the way to wanted fields entered; it is used for a sample whose keys are the
+ * same, all of them, in order. Any other sample is walked key by key through the tree of
+ * wanted names, with a guess at which comes next; and its layout is learned, unless
+ * layouts turn out not to come back (records with many optional fields), when walking
+ * alone is cheaper for a while.
+ *
+ * A layout is only learned from a sample without strangers, and keeps on guard over
+ * fields that would be one if they had a value: so a match tells that there is none. The
+ * last of equal keys counts, with all that was found below the earlier one forgotten;
+ * such samples are not learned.
  */
-#include "stream/columns/locate.h"
+#include "stream/columns/wants.h"
 
 #include <stdlib.h>
 
 #define LAYOUTS 4u
 #define MAX_STEPS 1024u
 #define MAX_KEY_BYTES (1u << 20)
-#define NO_WANT UINT32_MAX
-
-/* A key on the way to wanted fields. */
-struct want_node {
-    char *key;
-    uint32_t key_size;
-    uint32_t want;  /* the field that ends here, or NO_WANT */
-    uint32_t first; /* child, 0: none (the root is nobody's child) */
-    uint32_t next;  /* sibling, 0: last */
-};
-
-struct sqrl_wants {
-    struct want_node *node; /* [0] is the root */
-    uint32_t nodes, capacity;
-    uint32_t count;
-    struct sqrl_path *path; /* [count] */
-    sqrl_stranger_fn stranger;
-    void *stranger_arg;
-};
+#define TRIAL 16u          /* layouts learned before they are judged ... */
+#define WORTH 8u           /* ... by how many samples each must have served */
+#define WALK_ON 4096u      /* samples that are only walked when they were not */
+#define STRANGER_DEPTH 16u /* names nested deeper are taken as they are */
+#define KNOWN_NAMES 256u   /* keys that may be ignored, remembered */
+#define MAX_KNOWN_BYTES 256u
 
 struct layout_step {
     uint32_t key_at, key_size; /* within the layout's key bytes */
@@ -47,132 +40,188 @@ struct layout {
     uint32_t pairs; /* of the sample itself */
     uint8_t *keys;
     uint32_t key_bytes, key_room;
-    char *stranger; /* NULL: none */
+};
+
+/* A key below a node of the tree that may be ignored whatever its value. */
+struct known_name {
+    char *key;
+    uint32_t size, tree;
 };
 
 struct sqrl_locator {
     const struct sqrl_wants *wants;
     struct layout layout[LAYOUTS];
     uint32_t used, last, victim;
+    uint32_t learned;
+    uint64_t served;
+    uint32_t walk_on;
+    uint32_t *stamp; /* [nodes of the tree]: the walk that last passed it */
+    uint32_t walks;
+    struct known_name known[KNOWN_NAMES]; /* open addressing */
+    uint32_t known_count;
+    char *stranger; /* of the last sample */
 };
 
-/* --- wants --- */
-
-struct sqrl_wants *sqrl_wants_new(struct sqrl_error *err) {
-    struct sqrl_wants *wants = sqrl_calloc(1, sizeof *wants, "fields", err);
-    if (!wants)
-        return NULL;
-    wants->capacity = 16;
-    wants->node = sqrl_calloc(wants->capacity, sizeof *wants->node, "fields", err);
-    if (!wants->node) {
-        free(wants);
-        return NULL;
-    }
-    wants->node[0].want = NO_WANT;
-    wants->nodes = 1;
-    return wants;
-}
-
-void sqrl_wants_free(struct sqrl_wants *wants) {
-    if (!wants)
-        return;
-    for (uint32_t i = 0; i < wants->nodes; i++)
-        free(wants->node[i].key);
-    for (uint32_t i = 0; i < wants->count; i++)
-        sqrl_path_reset(&wants->path[i]);
-    free(wants->node);
-    free(wants->path);
-    free(wants);
-}
-
-uint32_t sqrl_wants_count(const struct sqrl_wants *wants) {
-    return wants->count;
-}
-
-void sqrl_wants_set_stranger(struct sqrl_wants *wants, sqrl_stranger_fn stranger,
-                             void *arg) {
-    wants->stranger = stranger;
-    wants->stranger_arg = arg;
-}
-
-static uint32_t child_of(const struct sqrl_wants *wants, uint32_t parent, const void *key,
-                         uint32_t size) {
-    uint32_t child = wants->node[parent].first;
-    while (child && (wants->node[child].key_size != size ||
-                     memcmp(wants->node[child].key, key, size) != 0))
-        child = wants->node[child].next;
-    return child;
-}
-
-static int child_add(struct sqrl_wants *wants, uint32_t parent, const char *key,
-                     uint32_t size, uint32_t *out, struct sqrl_error *err) {
-    if (wants->nodes == wants->capacity) {
-        void *grown = sqrl_realloc(wants->node, 2 * wants->capacity * sizeof *wants->node,
-                                   "fields", err);
-        if (!grown)
-            return SQRL_E_NO_MEMORY;
-        wants->node = grown;
-        wants->capacity *= 2;
-    }
-    char *copy = sqrl_malloc((size_t)size + 1, "fields", err);
-    if (!copy)
-        return SQRL_E_NO_MEMORY;
-    memcpy(copy, key, size);
-    copy[size] = 0;
-    wants->node[wants->nodes] =
-        (struct want_node){copy, size, NO_WANT, 0, wants->node[parent].first};
-    wants->node[parent].first = wants->nodes;
-    *out = wants->nodes++;
-    return SQRL_OK;
-}
-
-int sqrl_wants_add(struct sqrl_wants *wants, const char *name, uint32_t *out,
-                   struct sqrl_error *err) {
-    struct sqrl_path path;
-    *out = NO_WANT;
-    int code = sqrl_path_parse(&path, name, err);
-    if (code)
-        return code;
-    uint32_t at = 0;
-    for (uint32_t k = 0; k < path.count && !code; k++) {
-        uint32_t child = child_of(wants, at, path.key[k].name, path.key[k].size);
-        if (!child)
-            code = child_add(wants, at, path.key[k].name, path.key[k].size, &child, err);
-        at = child;
-    }
-    if (code || wants->node[at].want != NO_WANT) {
-        *out = code ? NO_WANT : wants->node[at].want;
-        sqrl_path_reset(&path);
-        return code;
-    }
-    void *grown = sqrl_realloc(wants->path, (wants->count + 1) * sizeof *wants->path,
-                               "fields", err);
-    if (!grown) {
-        sqrl_path_reset(&path);
-        return SQRL_E_NO_MEMORY;
-    }
-    wants->path = grown;
-    wants->path[wants->count] = path;
-    *out = wants->node[at].want = wants->count++;
-    return SQRL_OK;
-}
-
-/* --- learning a layout --- */
-
-struct learner {
-    const struct sqrl_wants *wants;
-    struct layout *layout;
+/* One walk over a sample. */
+struct walk {
+    struct sqrl_locator *locator;
     const struct sqrl_node *nodes;
     const uint8_t *bytes;
-    bool regular; /* no duplicates, only string keys, within limits, memory sufficed */
+    uint32_t *found;
+    struct layout *layout; /* learned on the way; NULL: no more */
 };
 
 static inline bool is_nothing(const struct sqrl_node *value) {
     return value->type == SQRL_NULL || (value->type == SQRL_MAP && !value->size);
 }
+static inline bool is_text(const struct sqrl_node *key) {
+    return key->type == SQRL_STRING || key->type == SQRL_BINARY;
+}
+
+static inline bool same_bytes(const uint8_t *a, const uint8_t *b, uint32_t size) {
+    if (size >= 8 && size <= 16) {
+        uint64_t d = sqrl_load_le64(a) ^ sqrl_load_le64(b);
+        return !(d | (sqrl_load_le64(a + size - 8) ^ sqrl_load_le64(b + size - 8)));
+    }
+    if (size >= 4 && size < 8) {
+        uint32_t d = sqrl_load_le32(a) ^ sqrl_load_le32(b);
+        return !(d | (sqrl_load_le32(a + size - 4) ^ sqrl_load_le32(b + size - 4)));
+    }
+    return memcmp(a, b, size) == 0;
+}
+
+/* --- strangers --- */
+
+/* "prefix" and a key, escaped; malloc'd. */
+static char *child_name(const char *prefix, const void *key, uint32_t size) {
+    size_t n = strlen(prefix);
+    char *name = malloc(n + 2 * (size_t)size + 2), *to = name;
+    if (!name)
+        return NULL;
+    memcpy(to, prefix, n);
+    to += n;
+    if (n)
+        *to++ = '.';
+    for (uint32_t i = 0; i < size; i++) {
+        char c = ((const char *)key)[i];
+        if (c == '.' || c == '\\')
+            *to++ = '\\';
+        *to++ = c;
+    }
+    *to = 0;
+    return name;
+}
+
+/* The dotted name of a node of the tree; malloc'd. */
+static char *tree_name(const struct sqrl_wants *wants, uint32_t tree) {
+    char *name = NULL;
+    uint32_t chain[SQRL_MAX_PATH_KEYS + 1], depth = 0;
+    for (uint32_t at = tree; at && depth < SQRL_COUNT_OF(chain);
+         at = wants->node[at].parent)
+        chain[depth++] = at;
+    name = strdup("");
+    while (depth && name) {
+        const struct want_node *node = &wants->node[chain[--depth]];
+        char *longer = child_name(name, node->key, node->key_size);
+        free(name);
+        name = longer;
+    }
+    return name;
+}
+
+/* Other keys live in samples, but no schema knows them. */
+static bool can_name(const struct walk *w, uint32_t key) {
+    const struct sqrl_node *k = &w->nodes[key];
+    return k->type == SQRL_STRING && k->size &&
+           !memchr(w->bytes + k->v.offset, 0, k->size);
+}
+
+static struct known_name *known_slot(struct sqrl_locator *l, uint32_t tree,
+                                     const void *key, uint32_t size) {
+    uint64_t hash = tree + ((uint64_t)size << 32);
+    for (uint32_t i = 0; i < size; i++)
+        hash = (hash ^ ((const uint8_t *)key)[i]) * UINT64_C(0x100000001b3);
+    for (uint32_t i = (uint32_t)sqrl_mix64(hash);; i++) {
+        struct known_name *k = &l->known[i % KNOWN_NAMES];
+        if (!k->key || (k->tree == tree && k->size == size && !memcmp(k->key, key, size)))
+            return k;
+    }
+}
+
+static void remember(struct sqrl_locator *l, struct known_name *slot, uint32_t tree,
+                     const void *key, uint32_t size) {
+    if (l->known_count >= KNOWN_NAMES / 2 || size > MAX_KNOWN_BYTES)
+        return;
+    char *copy = malloc((size_t)size + 1);
+    if (!copy)
+        return;
+    memcpy(copy, key, size);
+    *slot = (struct known_name){copy, size, tree};
+    l->known_count++;
+}
+
+/* Walks an unwanted value for fields that must not be there. Takes `name` over. */
+static char *find_stranger(const struct walk *w, char *name, uint32_t value,
+                           unsigned depth) {
+    const struct sqrl_node *nodes = w->nodes;
+    const struct sqrl_wants *wants = w->locator->wants;
+    char *found = NULL;
+    if (nodes[value].type != SQRL_MAP || depth == STRANGER_DEPTH ||
+        is_nothing(&nodes[value])) {
+        if (!is_nothing(&nodes[value]) && wants->stranger(wants->stranger_arg, name))
+            return name;
+        free(name);
+        return NULL;
+    }
+    uint32_t end = sqrl_node_next(nodes, value);
+    for (uint32_t key = value + 1; key < end && !found;) {
+        uint32_t at = sqrl_node_next(nodes, key);
+        if (can_name(w, key)) {
+            char *below =
+                child_name(name, w->bytes + nodes[key].v.offset, nodes[key].size);
+            found = below ? find_stranger(w, below, at, depth + 1) : NULL;
+        }
+        key = sqrl_node_next(nodes, at);
+    }
+    free(name);
+    return found;
+}
+
+/* An unwanted field. Nothing may be lost silently: one that no stage dropped is a
+ * stranger as soon as it has a value. True when a layout must stay on guard over it. */
+static bool judge(struct walk *w, uint32_t tree, uint32_t key, uint32_t value) {
+    struct sqrl_locator *l = w->locator;
+    const struct sqrl_node *k = &w->nodes[key], *v = &w->nodes[value];
+    const uint8_t *text = w->bytes + k->v.offset;
+    if (!l->wants->stranger || l->stranger || !can_name(w, key))
+        return false;
+    struct known_name *slot = known_slot(l, tree, text, k->size);
+    if (slot->key)
+        return false;
+    char *above = tree_name(l->wants, tree);
+    char *name = above ? child_name(above, text, k->size) : NULL;
+    free(above);
+    if (!name || !l->wants->stranger(l->wants->stranger_arg, name)) {
+        if (name)
+            remember(l, slot, tree, text, k->size);
+        free(name);
+        return false;
+    }
+    if (is_nothing(v)) {
+        free(name);
+        return true;
+    }
+    l->stranger = find_stranger(w, name, value, 0);
+    w->layout = NULL; /* it depends on what is in the map */
+    return false;
+}
+
+/* --- walking the tree, learning a layout --- */
 
 static struct layout_step *add_step(struct layout *layout, const void *key,
                                     uint32_t size) {
+    if (layout->steps == MAX_STEPS || size > MAX_KEY_BYTES - layout->key_bytes)
+        return NULL;
     if (layout->steps == layout->capacity) {
         uint32_t room = layout->capacity ? 2 * layout->capacity : 16;
         void *grown =
@@ -198,173 +247,134 @@ static struct layout_step *add_step(struct layout *layout, const void *key,
     return step;
 }
 
-static char *child_name(const char *prefix, const void *key, uint32_t size) {
-    char *name = malloc(strlen(prefix) + 2 * (size_t)size + 2), *to = name;
-    if (!name)
-        return NULL;
-    if (*prefix) {
-        size_t n = strlen(prefix);
-        memcpy(to, prefix, n);
-        to += n;
-        *to++ = '.';
-    }
-    for (uint32_t i = 0; i < size; i++) {
-        char c = ((const char *)key)[i];
-        if (c == '.' || c == '\\')
-            *to++ = '\\';
-        *to++ = c;
-    }
-    *to = 0;
-    return name;
+/* Forgets what was found at and below a node: an equal key comes again. Recursion is
+ * bounded by the depth of the wanted names. */
+static void forget(struct walk *w, uint32_t tree) {
+    const struct want_node *node = w->locator->wants->node;
+    if (node[tree].want != NO_WANT)
+        w->found[node[tree].want] = SQRL_NO_NODE;
+    for (uint32_t child = node[tree].first; child; child = node[child].next)
+        forget(w, child);
 }
 
-#define STRANGER_DEPTH 16u /* names nested deeper are taken as they are */
-
-/* Other keys live in samples, but no schema knows them. */
-static bool can_name(const struct learner *l, uint32_t key) {
-    const struct sqrl_node *k = &l->nodes[key];
-    return k->type == SQRL_STRING && k->size &&
-           !memchr(l->bytes + k->v.offset, 0, k->size);
-}
-
-/* Walks the unwanted subtree `value` for fields that must not be there. Takes `name`
- * over. */
-static char *find_stranger(const struct learner *l, char *name, uint32_t value,
-                           unsigned depth) {
-    const struct sqrl_node *nodes = l->nodes;
-    char *found = NULL;
-    if (nodes[value].type != SQRL_MAP || depth == STRANGER_DEPTH) {
-        if (l->wants->stranger(l->wants->stranger_arg, name))
-            return name;
-        free(name);
-        return NULL;
-    }
-    uint32_t end = sqrl_node_next(nodes, value);
-    for (uint32_t key = value + 1; key < end && !found;) {
-        uint32_t at = sqrl_node_next(nodes, key);
-        if (can_name(l, key)) {
-            char *below =
-                child_name(name, l->bytes + nodes[key].v.offset, nodes[key].size);
-            found = below ? find_stranger(l, below, at, depth + 1) : NULL;
-        }
-        key = sqrl_node_next(nodes, at);
-    }
-    free(name);
-    return found;
-}
-
-/* An unwanted field. Nothing may be lost silently: one that no stage dropped is a
- * stranger as soon as it has a value; until then the layout is good only while it has
- * none. */
-static void judge(struct learner *l, struct layout_step *step, const char *name,
+/* One key of a map: what is found, and the step of the layout. True: its map is entered.
+ */
+static bool visit(struct walk *w, uint32_t tree, uint32_t child, uint32_t key,
                   uint32_t value) {
-    const struct sqrl_node *v = &l->nodes[value];
-    if (l->layout->stranger || !l->wants->stranger(l->wants->stranger_arg, name))
-        return;
-    if (is_nothing(v)) {
+    struct sqrl_locator *l = w->locator;
+    const struct sqrl_node *k = &w->nodes[key], *v = &w->nodes[value];
+    const struct want_node *node = &l->wants->node[child];
+    bool wanted = child && node->want != NO_WANT;
+    bool enter = child && node->first && v->type == SQRL_MAP;
+    struct layout_step *step = NULL;
+    if (child && l->stamp[child] == l->walks) {
+        forget(w, child);
+        w->layout = NULL;
+    }
+    if (w->layout) {
+        step = is_text(k) ? add_step(w->layout, w->bytes + k->v.offset, k->size) : NULL;
+        if (!step)
+            w->layout = NULL;
+    }
+    if (step && child) {
+        step->want = node->want;
+        step->leads_on = node->first != 0;
+        step->pairs = enter ? v->size : NO_WANT;
+    }
+    if (child)
+        l->stamp[child] = l->walks;
+    if (wanted)
+        w->found[node->want] = value;
+    if (!wanted && !enter && judge(w, tree, key, value) && step)
         step->guard = true;
-        return;
-    }
-    char *copy = sqrl_strdup(name, NULL);
-    l->layout->stranger = copy ? find_stranger(l, copy, value, 0) : NULL;
-    l->regular &= v->type != SQRL_MAP; /* it depends on what is in the map */
+    return enter;
 }
 
-static bool seen_before(const struct learner *l, uint32_t map, uint32_t key) {
-    const struct sqrl_node *nodes = l->nodes;
-    for (uint32_t k = map + 1; k < key;
-         k = sqrl_node_next(nodes, sqrl_node_next(nodes, k)))
-        if (nodes[k].size == nodes[key].size &&
-            !memcmp(l->bytes + nodes[k].v.offset, l->bytes + nodes[key].v.offset,
-                    nodes[key].size))
-            return true;
-    return false;
-}
+struct level {
+    uint32_t end, tree, guess;
+};
 
-/* One map; recursion is bounded by the depth of the wanted names. */
-static void learn_map(struct learner *l, uint32_t map, uint32_t tree,
-                      const char *prefix) {
-    const struct sqrl_node *nodes = l->nodes;
-    uint32_t end = sqrl_node_next(nodes, map);
-    for (uint32_t key = map + 1; key < end && l->regular;) {
-        uint32_t value = sqrl_node_next(nodes, key), size = nodes[key].size;
-        bool text = nodes[key].type == SQRL_STRING || nodes[key].type == SQRL_BINARY;
-        const uint8_t *name = l->bytes + nodes[key].v.offset;
-        struct layout_step *step = NULL;
-        if (text && l->layout->steps < MAX_STEPS && size < MAX_KEY_BYTES &&
-            l->layout->key_bytes < MAX_KEY_BYTES && !seen_before(l, map, key))
-            step = add_step(l->layout, name, size);
-        if (!step) {
-            l->regular = false;
-            return;
+static void walk_tree(struct walk *w, uint32_t sample) {
+    const struct sqrl_node *nodes = w->nodes;
+    const struct sqrl_wants *wants = w->locator->wants;
+    struct level level[SQRL_MAX_PATH_KEYS + 1];
+    uint32_t depth = 0, key = sample + 1;
+    level[0] = (struct level){sqrl_node_next(nodes, sample), 0, wants->node[0].first};
+    for (;;) {
+        struct level *here = &level[depth];
+        if (key == here->end) {
+            if (!depth--)
+                return;
+            continue;
         }
-        uint32_t child = child_of(l->wants, tree, name, size);
-        if (child) {
-            step->want = l->wants->node[child].want;
-            step->leads_on = l->wants->node[child].first != 0;
+        const struct sqrl_node *k = &nodes[key];
+        uint32_t value = sqrl_node_next(nodes, key), child = here->guess;
+        const uint8_t *text = w->bytes + k->v.offset;
+        if (!is_text(k))
+            child = 0;
+        else if (!child || wants->node[child].key_size != k->size ||
+                 !same_bytes((const uint8_t *)wants->node[child].key, text, k->size))
+            child = sqrl_wants_child(wants, here->tree, text, k->size);
+        if (child)
+            here->guess = wants->node[child].next;
+        uint32_t next = sqrl_node_next(nodes, value);
+        if (visit(w, here->tree, child, key, value)) {
+            level[++depth] = (struct level){next, child, wants->node[child].first};
+            next = value + 1;
         }
-        bool enter = step->leads_on && nodes[value].type == SQRL_MAP;
-        if (enter)
-            step->pairs = nodes[value].size;
-        if (enter || (step->want == NO_WANT && l->wants->stranger && can_name(l, key))) {
-            char *below = child_name(prefix, name, size);
-            if (!below)
-                l->regular = false;
-            else if (enter)
-                learn_map(l, value, child, below);
-            else
-                judge(l, step, below, value);
-            free(below);
-        }
-        key = sqrl_node_next(nodes, value);
+        key = next;
     }
 }
 
-static bool learn(struct sqrl_locator *locator, const struct sqrl_node *nodes,
-                  uint32_t node, const uint8_t *bytes, uint32_t *out) {
-    uint32_t slot = *out =
-        locator->used < LAYOUTS ? locator->used : locator->victim++ % LAYOUTS;
-    struct layout *layout = &locator->layout[slot];
-    layout->steps = layout->key_bytes = 0;
-    layout->pairs = nodes[node].size;
-    free(layout->stranger);
-    layout->stranger = NULL;
-    struct learner l = {locator->wants, layout, nodes, bytes, true};
-    learn_map(&l, node, 0, "");
-    if (!l.regular) {
+/* Whether to learn the layout of this sample; NULL: no. */
+static struct layout *next_layout(struct sqrl_locator *l) {
+    if (l->walk_on)
+        return NULL;
+    if (l->learned >= TRIAL && l->served < (uint64_t)WORTH * l->learned) {
+        l->walk_on = WALK_ON;
+        l->learned = 0;
+        l->served = 0;
+        return NULL;
+    }
+    return &l->layout[l->used < LAYOUTS ? l->used : l->victim % LAYOUTS];
+}
+
+static void walk_and_learn(struct sqrl_locator *l, const struct sqrl_node *nodes,
+                           uint32_t node, const uint8_t *bytes, uint32_t *found) {
+    struct walk w = {l, nodes, bytes, found, next_layout(l)};
+    struct layout *layout = w.layout;
+    if (++l->walks == 0) {
+        memset(l->stamp, 0, l->wants->nodes * sizeof *l->stamp);
+        l->walks = 1;
+    }
+    if (layout) {
+        layout->steps = layout->key_bytes = 0;
+        layout->pairs = nodes[node].size;
+    }
+    walk_tree(&w, node);
+    if (layout && !w.layout) {
         layout->pairs = NO_WANT; /* fits no sample */
-        return false;
+    } else if (layout) {
+        l->last = (uint32_t)(layout - l->layout);
+        if (l->used < LAYOUTS)
+            l->used++;
+        else
+            l->victim++;
+        l->learned++;
     }
-    if (slot == locator->used)
-        locator->used++;
-    locator->last = slot;
-    return true;
 }
 
-/* --- using it --- */
+/* --- using layouts --- */
 
-static inline bool same_bytes(const uint8_t *a, const uint8_t *b, uint32_t size) {
-    if (size >= 8 && size <= 16) {
-        uint64_t d = sqrl_load_le64(a) ^ sqrl_load_le64(b);
-        return !(d | (sqrl_load_le64(a + size - 8) ^ sqrl_load_le64(b + size - 8)));
-    }
-    if (size >= 4 && size < 8) {
-        uint32_t d = sqrl_load_le32(a) ^ sqrl_load_le32(b);
-        return !(d | (sqrl_load_le32(a + size - 4) ^ sqrl_load_le32(b + size - 4)));
-    }
-    return memcmp(a, b, size) == 0;
-}
-
-static bool walk(const struct layout *layout, const struct sqrl_node *nodes,
-                 uint32_t node, const uint8_t *bytes, uint32_t *found) {
+static bool match(const struct layout *layout, const struct sqrl_node *nodes,
+                  uint32_t node, const uint8_t *bytes, uint32_t *found) {
     if (nodes[node].size != layout->pairs)
         return false;
     uint32_t at = node + 1;
     for (const struct layout_step *step = layout->step, *end = step + layout->steps;
          step < end; step++) {
         const struct sqrl_node *key = &nodes[at], *value = key + 1;
-        if (key->size != step->key_size ||
-            (key->type != SQRL_STRING && key->type != SQRL_BINARY) ||
+        if (key->size != step->key_size || !is_text(key) ||
             !same_bytes(bytes + key->v.offset, layout->keys + step->key_at, key->size))
             return false;
         if (step->want != NO_WANT)
@@ -383,59 +393,61 @@ static bool walk(const struct layout *layout, const struct sqrl_node *nodes,
     return true;
 }
 
-static void look_up(const struct sqrl_wants *wants, const struct sqrl_node *nodes,
-                    uint32_t node, const uint8_t *bytes, uint32_t *found) {
-    for (uint32_t i = 0; i < wants->count; i++)
-        found[i] = sqrl_path_find(&wants->path[i], 0, nodes, node, bytes);
+static bool match_any(struct sqrl_locator *l, const struct sqrl_node *nodes,
+                      uint32_t node, const uint8_t *bytes, uint32_t *found) {
+    for (uint32_t i = 0; i < l->used; i++) {
+        uint32_t slot = i == 0 ? l->last : i <= l->last ? i - 1 : i;
+        if (match(&l->layout[slot], nodes, node, bytes, found)) {
+            l->last = slot;
+            l->served++;
+            return true;
+        }
+        memset(found, 0xff, l->wants->count * sizeof *found);
+    }
+    return false;
 }
 
-void sqrl_locate(struct sqrl_locator *locator, const struct sqrl_node *nodes,
-                 uint32_t node, const uint8_t *bytes, uint32_t *found,
-                 const char **stranger) {
-    uint32_t wanted = locator->wants->count;
+void sqrl_locate(struct sqrl_locator *l, const struct sqrl_node *nodes, uint32_t node,
+                 const uint8_t *bytes, uint32_t *found, const char **stranger) {
     if (stranger)
         *stranger = NULL;
-    memset(found, 0xff, wanted * sizeof *found);
+    memset(found, 0xff, l->wants->count * sizeof *found);
     if (nodes[node].type != SQRL_MAP)
         return;
-    for (uint32_t i = 0; i < locator->used; i++) {
-        uint32_t slot = i == 0 ? locator->last : i <= locator->last ? i - 1 : i;
-        if (i)
-            memset(found, 0xff, wanted * sizeof *found);
-        if (walk(&locator->layout[slot], nodes, node, bytes, found)) {
-            locator->last = slot;
-            if (stranger)
-                *stranger = locator->layout[slot].stranger;
-            return;
-        }
-    }
-    uint32_t slot;
-    bool learned = learn(locator, nodes, node, bytes, &slot);
+    if (l->walk_on)
+        l->walk_on--;
+    else if (SQRL_LIKELY(match_any(l, nodes, node, bytes, found)))
+        return;
+    free(l->stranger);
+    l->stranger = NULL;
+    walk_and_learn(l, nodes, node, bytes, found);
     if (stranger)
-        *stranger = locator->layout[slot].stranger;
-    if (learned) {
-        memset(found, 0xff, wanted * sizeof *found);
-        if (walk(&locator->layout[locator->last], nodes, node, bytes, found))
-            return;
-    }
-    look_up(locator->wants, nodes, node, bytes, found);
+        *stranger = l->stranger;
 }
 
 struct sqrl_locator *sqrl_locator_new(const struct sqrl_wants *wants,
                                       struct sqrl_error *err) {
-    struct sqrl_locator *locator = sqrl_calloc(1, sizeof *locator, "layouts", err);
-    if (locator)
-        locator->wants = wants;
-    return locator;
+    struct sqrl_locator *l = sqrl_calloc(1, sizeof *l, "layouts", err);
+    if (!l)
+        return NULL;
+    l->wants = wants;
+    l->stamp = sqrl_calloc(wants->nodes, sizeof *l->stamp, "layouts", err);
+    if (l->stamp)
+        return l;
+    free(l);
+    return NULL;
 }
 
-void sqrl_locator_free(struct sqrl_locator *locator) {
-    if (!locator)
+void sqrl_locator_free(struct sqrl_locator *l) {
+    if (!l)
         return;
     for (uint32_t i = 0; i < LAYOUTS; i++) {
-        free(locator->layout[i].step);
-        free(locator->layout[i].keys);
-        free(locator->layout[i].stranger);
+        free(l->layout[i].step);
+        free(l->layout[i].keys);
     }
-    free(locator);
+    for (uint32_t i = 0; i < KNOWN_NAMES; i++)
+        free(l->known[i].key);
+    free(l->stamp);
+    free(l->stranger);
+    free(l);
 }

@@ -22,8 +22,8 @@ void sqrl_wants_free(struct sqrl_wants *wants);
 SQRL_CHECK int sqrl_wants_add(struct sqrl_wants *wants, const char *name, uint32_t *out,
                               struct sqrl_error *err);
 uint32_t sqrl_wants_count(const struct sqrl_wants *wants);
-/* Asked, once per new key layout, about every field that is not wanted: true says that it
- * would come out of the stream, so that it must not be lost silently. */
+/* Asked about fields that are not wanted: true says that it would come out of the stream,
+ * so that it must not be lost silently. The answer for a name never changes. */
 typedef bool (*sqrl_stranger_fn)(void *arg, const char *name);
 void sqrl_wants_set_stranger(struct sqrl_wants *wants, sqrl_stranger_fn stranger,
                              void *arg);

@@ -760,5 +760,5 @@ int main(void) {
         cmocka_unit_test(irregular_keys),
     };
     syn_writer = write_text;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, syn_settle);
 }
