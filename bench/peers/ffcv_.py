@@ -32,7 +32,8 @@ def read_a_batches(folder):
     from ffcv.loader import Loader, OrderOption
 
     loader = Loader(f"{folder}/a.beton", batch_size=256, num_workers=2, order=OrderOption.SEQUENTIAL,
-                    os_cache=True, pipelines={"image": [NDArrayDecoder()], "label": [IntDecoder()]})
+                    os_cache=True, drop_last=False,
+                    pipelines={"image": [NDArrayDecoder()], "label": [IntDecoder()]})
     for image, label in loader:
         yield {"image": image, "label": label[:, 0]}
 

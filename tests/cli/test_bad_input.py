@@ -151,7 +151,9 @@ def sanitized() -> bool:
 
 
 HOSTILE_LINES = {
-    "nesting": (b"[" * 100_000, "levels of nesting"), "no UTF-8": (b'{"a": "\xc3\x28"}', "UTF-8"), "overflow": (b'{"a": 1e999999}', ""),
+    "nesting": (b"[" * 100_000, "levels of nesting"),
+    "no UTF-8": (b'{"a": "\xc3\x28"}', "UTF-8"),
+    "overflow": (b'{"a": 1e999999}', ""),
     "half a word": (b'{"a": tru}', ""), "lone surrogate": (b'{"a": "\\ud800"}', ""), "UTF-16": (b"\xff\xfe{\x00", ""),
 }
 
