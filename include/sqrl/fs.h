@@ -112,6 +112,10 @@ enum sqrl_fs_flag {
 SQRL_CHECK int sqrl_fs_for_url(struct sqrl_context *context, const char *url,
                                const struct sqrl_settings *settings, struct sqrl_fs **out,
                                char **path, struct sqrl_error *err);
+/* The one that answers for the URL's scheme, or NULL: its options tell which of a
+ * caller's settings are the file system's. */
+SQRL_API const struct sqrl_fs_ops *sqrl_fs_ops_for_url(struct sqrl_context *context,
+                                                       const char *url);
 /* Adds a file system to the context's registry; `ops` must outlive the context. A scheme
  * that is taken is SQRL_E_EXISTS. */
 SQRL_CHECK int sqrl_fs_register(struct sqrl_context *context,

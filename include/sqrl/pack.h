@@ -29,7 +29,8 @@ struct sqrl_pack_options {
                            sqrl_pack_commit */
     const char *prefix; /* of shard names; default: a random one */
     const struct sqrl_settings
-        *settings; /* the format's write options: codec, level ... */
+        *settings; /* the format's write options (codec, level ...) and the options of
+                      the destination's file system */
 };
 
 struct sqrl_pack_report {

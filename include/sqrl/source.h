@@ -74,14 +74,16 @@ SQRL_API const struct sqrl_driver_ops *sqrl_driver_by_name(struct sqrl_context *
 SQRL_API const struct sqrl_driver_ops *sqrl_driver_at(struct sqrl_context *context,
                                                       size_t i);
 
-/* Opens `url`. The setting "driver" names the driver; otherwise it is found from the
- * content (first bytes before names). A directory that mixes formats, an empty one, a
+/* Opens `url`. Settings are those of the driver, its format and the url's file system;
+ * each gets its own. The setting "driver" names the driver; otherwise it is found from
+ * the content (first bytes before names). A directory that mixes formats, an empty one, a
  * missing path and an unknown format are errors that say what was found and what to do.
  */
 SQRL_CHECK int sqrl_open(struct sqrl_context *context, const char *url,
                          const struct sqrl_settings *settings, struct sqrl_source **out,
                          struct sqrl_error *err);
-/* The settings that sqrl_open takes beside those of driver and format; NULL-ended. */
+/* The settings that sqrl_open takes beside those of driver, format and file system;
+ * NULL-ended. */
 SQRL_API const struct sqrl_option *sqrl_open_options(void);
 SQRL_API struct sqrl_source *sqrl_source_ref(struct sqrl_source *source);
 SQRL_API void sqrl_source_unref(struct sqrl_source *source);

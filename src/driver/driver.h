@@ -77,6 +77,18 @@ SQRL_CHECK int sqrl_shard_list_files(const struct sqrl_driver_args *args,
                                      const struct sqrl_format_ops *format,
                                      struct sqrl_shard_list *out, struct sqrl_error *err);
 
+/* --- settings.c: which of a caller's settings are whose --- */
+/* Those that one of the lists (NULL-ended) declares. The strings are borrowed; free the
+ * array: free((void *)out->items). */
+SQRL_CHECK int sqrl_settings_pick(const struct sqrl_settings *settings,
+                                  const struct sqrl_option *const *lists,
+                                  struct sqrl_settings *out, struct sqrl_error *err);
+/* sqrl_fs_for_url with those of the settings (may be NULL) that are the file system's. */
+SQRL_CHECK int sqrl_fs_for_settings(struct sqrl_context *context, const char *url,
+                                    const struct sqrl_settings *settings,
+                                    struct sqrl_fs **out, char **path,
+                                    struct sqrl_error *err);
+
 /* --- registry.c --- */
 /* The driver of a format: the first registered one that has it. */
 const struct sqrl_driver_ops *sqrl_driver_of_format(struct sqrl_context *context,

@@ -146,17 +146,22 @@ static int find_driver(const struct sqrl_driver_args *args, const char *name,
     return rc;
 }
 
-static int check_settings(const struct sqrl_driver_ops *driver,
-                          const struct sqrl_settings *settings, struct sqrl_error *err) {
-    const struct sqrl_option *lists[4] = {open_options};
+/* Checks the settings and keeps those of sqrl_open and the driver: in *out. */
+static int check_settings(const struct sqrl_driver_ops *driver, struct sqrl_fs *fs,
+                          const struct sqrl_settings *settings, struct sqrl_settings *out,
+                          struct sqrl_error *err) {
+    const struct sqrl_option *lists[5] = {open_options};
     size_t count = 1;
     char who[64];
     if (driver->format->options)
         lists[count++] = driver->format->options;
     if (driver->options)
         lists[count++] = driver->options;
+    lists[count] = sqrl_fs_ops_of(fs)->options;
     snprintf(who, sizeof who, "driver %s", driver->name);
-    return sqrl_settings_check(settings, lists, who, err);
+    int rc = sqrl_settings_check(settings, lists, who, err);
+    lists[count] = NULL;
+    return rc ? rc : sqrl_settings_pick(settings, lists, out, err);
 }
 
 /* --- opening --- */
@@ -177,11 +182,12 @@ int sqrl_open(struct sqrl_context *context, const char *url,
     *out = NULL;
     static const struct sqrl_settings none = {NULL, 0};
     settings = settings ? settings : &none;
-    struct sqrl_driver_args args = {.context = context, .url = url, .settings = settings};
+    struct sqrl_settings own = none; /* without the file system's */
+    struct sqrl_driver_args args = {.context = context, .url = url, .settings = &own};
     char *path = NULL, *prefix = NULL;
     const struct sqrl_driver_ops *driver = NULL;
     struct sqrl_shard_list list = {.fs = NULL};
-    int rc = sqrl_fs_for_url(context, url, NULL, &args.fs, &path, err);
+    int rc = sqrl_fs_for_settings(context, url, settings, &args.fs, &path, err);
     if (rc)
         return rc;
     args.path = path;
@@ -197,7 +203,7 @@ int sqrl_open(struct sqrl_context *context, const char *url,
         rc = find_driver(&args, sqrl_settings_text(settings, open_options, "driver"),
                          &driver, err);
     if (!rc)
-        rc = check_settings(driver, settings, err);
+        rc = check_settings(driver, args.fs, settings, &own, err);
     if (rc)
         goto done;
     list = (struct sqrl_shard_list){.fs = args.fs, .prefix = prefix};
@@ -208,6 +214,7 @@ done:
     if (rc)
         sqrl_error_at_path(err, rc, url, path);
     sqrl_shard_list_reset(&list);
+    free((void *)own.items);
     free(prefix);
     free(path);
     sqrl_fs_unref(args.fs);

@@ -64,18 +64,10 @@ static const char *setting_of(const struct sqrl_settings *settings, const char *
     return value;
 }
 
-/* Copies the settings, and adds the codec that the file's name asks for. */
-static int take_settings(struct sqrl_pack_target *target,
-                         const struct sqrl_settings *settings, struct sqrl_error *err) {
+/* Copies the format's settings, and adds the codec that the file's name asks for. */
+static int copy_settings(struct sqrl_pack_target *target, struct sqrl_settings *settings,
+                         struct sqrl_error *err) {
     const struct sqrl_format_ops *format = target->format;
-    const struct sqrl_option *lists[] = {format->write_options, NULL};
-    static const struct sqrl_settings none = {NULL, 0};
-    char who[64];
-    settings = settings ? settings : &none;
-    snprintf(who, sizeof who, "writing %s", format->name);
-    int rc = sqrl_settings_check(settings, lists, who, err);
-    if (rc)
-        return rc;
     const char *codec = target->directory ? NULL : codec_of_name(format, target->path);
     const char *set = setting_of(settings, "codec");
     if (!codec || !option_of(format->write_options, "codec"))
@@ -92,9 +84,30 @@ static int take_settings(struct sqrl_pack_target *target,
     if (count)
         memcpy(items, settings->items, count * sizeof *items);
     items[count++] = (struct sqrl_setting){"codec", codec};
-    rc =
+    int rc =
         sqrl_settings_copy(&(struct sqrl_settings){items, count}, &target->settings, err);
     free(items);
+    return rc;
+}
+
+/* Checks the settings; what the file system has taken already is not the format's. */
+static int take_settings(struct sqrl_pack_target *target,
+                         const struct sqrl_settings *settings, struct sqrl_error *err) {
+    static const struct sqrl_option none[] = {{.name = NULL}};
+    const struct sqrl_option *options = target->format->write_options;
+    const struct sqrl_option *lists[] = {options ? options : none,
+                                         sqrl_fs_ops_of(target->fs)->options, NULL};
+    char who[64];
+    struct sqrl_settings own;
+    snprintf(who, sizeof who, "writing %s", target->format->name);
+    int rc = sqrl_settings_check(settings, lists, who, err);
+    if (rc)
+        return rc;
+    lists[1] = NULL;
+    rc = sqrl_settings_pick(settings, lists, &own, err);
+    if (!rc)
+        rc = copy_settings(target, &own, err);
+    free((void *)own.items);
     return rc;
 }
 
@@ -296,7 +309,8 @@ int sqrl_pack_target_open(struct sqrl_context *context, const char *destination,
                           struct sqrl_pack_target *out, struct sqrl_error *err) {
     memset(out, 0, sizeof *out);
     struct sqrl_stat stat = {.size = 0};
-    int rc = sqrl_fs_for_url(context, destination, NULL, &out->fs, &out->path, err);
+    int rc = sqrl_fs_for_settings(context, destination, options->settings, &out->fs,
+                                  &out->path, err);
     if (rc)
         return rc;
     if (!(sqrl_fs_flags(out->fs) & SQRL_FS_WRITABLE))

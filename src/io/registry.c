@@ -203,6 +203,12 @@ static int resolve(struct registry *r, const char *url, const struct sqrl_fs_ops
     return *path ? SQRL_OK : SQRL_E_NO_MEMORY;
 }
 
+const struct sqrl_fs_ops *sqrl_fs_ops_for_url(struct sqrl_context *context,
+                                              const char *url) {
+    struct registry *r = registry_of(context, NULL);
+    return r ? find(r, url, scheme_length(url)) : NULL;
+}
+
 int sqrl_fs_for_url(struct sqrl_context *context, const char *url,
                     const struct sqrl_settings *settings, struct sqrl_fs **out,
                     char **path, struct sqrl_error *err) {

@@ -182,8 +182,118 @@ static void test_fault_reading(void **state) {
     fault_fs_shared = (struct fault_plan){0};
 }
 
+/* --- a file system with options: local files under "vault://" --- */
+static const struct sqrl_option vault_options[] = {
+    {"token", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "who asks"},
+    {"depth", SQRL_OPTION_INT, SQRL_OPTION_PLAIN, "3", NULL, "requests at once"},
+    {0}};
+static struct {
+    unsigned opened;
+    size_t settings;
+    int64_t depth;
+    char token[40];
+} vault;
+static const struct sqrl_fs_ops *local_ops;
+static struct sqrl_fs_ops vault_ops;
+
+static int vault_open(void *fs, struct sqrl_context *in,
+                      const struct sqrl_settings *settings, struct sqrl_error *err) {
+    static const struct sqrl_settings none = {NULL, 0};
+    const char *token = sqrl_settings_text(settings, vault_options, "token");
+    vault.opened++;
+    vault.settings = settings->count;
+    if (!token)
+        return sqrl_error_set(err, SQRL_E_PERMISSION, "a vault needs a token");
+    snprintf(vault.token, sizeof vault.token, "%s", token);
+    int rc = sqrl_settings_int(settings, vault_options, "depth", &vault.depth, err);
+    return rc ? rc : local_ops->open(fs, in, &none, err);
+}
+
+static const char *vault_at(const char *name) {
+    static char url[300];
+    snprintf(url, sizeof url, "vault://%s", at(name));
+    return url;
+}
+
+/* Each owner gets its own: the file system token and depth, the format the others. */
+static void test_fs_options(void **state) {
+    struct sqrl_setting writing[] = {{"codec", "lz4"}, {"token", "abc"}, {"depth", "7"}};
+    struct sqrl_settings settings = {writing, 3};
+    struct sqrl_pack_options options = {
+        .settings = &settings, .samples_per_shard = 30, .prefix = "v"};
+    struct sqrl_error err = {0};
+    memset(&vault, 0, sizeof vault);
+    if (pack_numbers(vault_at("vault"), options, 100, &err))
+        fail_msg("%s: %s", err.where, err.message);
+    assert_int_equal(vault.opened, 1);
+    assert_int_equal(vault.settings, 2);
+    assert_int_equal(vault.depth, 7);
+    assert_string_equal(vault.token, "abc");
+    size_t size = 0;
+    char *shard = slurp(at("vault/v-000000.sqrl"), &size);
+    assert_memory_equal(shard, "\x04\x22\x4d\x18", 4); /* an LZ4 frame, no zstd one */
+    free(shard);
+    struct sqrl_setting reading[] = {{"driver", "sqrl"}, {"token", "xyz"}};
+    struct reading r;
+    settings = (struct sqrl_settings){reading, 2};
+    memset(&vault, 0, sizeof vault);
+    if (read_source(vault_at("vault"), &settings, false, &r))
+        fail_msg("%s", r.text);
+    assert_int_equal(r.samples, 100);
+    assert_int_equal(vault.settings, 1);
+    assert_int_equal(vault.depth, 3);
+    assert_string_equal(vault.token, "xyz");
+    reading_reset(&r);
+    expect_numbers(at("vault"), 100);
+}
+
+/* Refusals: unknown names know those of the file system, too, and secrets aren't shown.
+ */
+static void test_fs_options_bad(void **state) {
+    static const struct {
+        const char *url, *name, *value;
+        int code;
+        const char *part;
+    } bad[] = {
+        {"vault", "driver", "sqrl", SQRL_E_PERMISSION, "needs a token"},
+        {"vault", "depth", "deep", SQRL_E_INVALID, "a whole number, not \"deep\""},
+        {"plain", "token", "hush", SQRL_E_INVALID, "has no option \"token\""},
+        {"vault-more", "tokem", "hush", SQRL_E_INVALID, "did you mean \"token\""},
+    };
+    struct sqrl_pack_options options = {0};
+    assert_int_equal(pack_numbers(at("plain"), options, 10, NULL), SQRL_OK);
+    for (size_t i = 0; i < SQRL_COUNT_OF(bad); i++) {
+        struct sqrl_setting items[] = {{bad[i].name, bad[i].value}, {"token", "t"}};
+        struct sqrl_settings settings = {items, strcmp(bad[i].url, "vault-more") ? 1 : 2};
+        bool plain = strcmp(bad[i].url, "plain") == 0;
+        struct reading r;
+        int rc =
+            read_source(plain ? at("plain") : vault_at("vault"), &settings, false, &r);
+        if (rc != bad[i].code || !strstr(r.text, bad[i].part))
+            fail_msg("%s=%s: %s", bad[i].name, bad[i].value, r.text);
+        assert_null(strstr(r.text, "hush"));
+        reading_reset(&r);
+    }
+    struct sqrl_setting items[] = {{"token", "t"}, {"level", "1"}, {"kodec", "lz4"}};
+    struct sqrl_settings settings = {items, 3};
+    struct sqrl_error err = {0};
+    options.settings = &settings;
+    assert_int_equal(pack_numbers(vault_at("refused"), options, 1, &err), SQRL_E_INVALID);
+    assert_non_null(strstr(err.message, "did you mean \"codec\""));
+    assert_int_equal(access(at("refused"), F_OK), -1);
+}
+
 static int setup(void **state) {
-    return opening_setup(state) || fault_fs_register(context, NULL);
+    if (opening_setup(state))
+        return 1;
+    local_ops = sqrl_fs_registered(context, 0);
+    vault_ops = *local_ops;
+    vault_ops.name = "vault";
+    vault_ops.schemes = "vault";
+    vault_ops.options = vault_options;
+    vault_ops.open = vault_open;
+    return fault_fs_register(context, NULL) ||
+           sqrl_fs_register(context, &vault_ops, NULL);
 }
 
 int main(void) {
@@ -191,6 +301,7 @@ int main(void) {
         cmocka_unit_test(test_retry_lists),   cmocka_unit_test(test_retry_compares),
         cmocka_unit_test(test_fault_well),    cmocka_unit_test(test_fault_packing),
         cmocka_unit_test(test_fault_reading), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_fs_options),    cmocka_unit_test(test_fs_options_bad),
     };
     return cmocka_run_group_tests(tests, setup, opening_teardown);
 }
