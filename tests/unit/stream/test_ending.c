@@ -433,6 +433,10 @@ static void after_fork(void **state) {
         syn_must(sqrl_iterator_open(plan, &it, &err), &err);
         syn_must(sqrl_iterator_next_run(it, &run, &err), &err);
         sqrl_run_release(run);
+#if defined(__SANITIZE_ADDRESS__)
+        usleep(
+            200000); /* its allocator's locks do not survive a fork: let threads rest */
+#endif
         pid_t child = fork();
         assert_true(child >= 0);
         if (child == 0) {
