@@ -129,6 +129,8 @@ void cli_progress_start(struct cli_progress *progress, const struct cli_args *ar
 void cli_progress_show(struct cli_progress *progress, uint64_t done, uint64_t bytes);
 void cli_progress_end(struct cli_progress *progress);
 
+/* "1 shard", "2 shards"; writes into out[48]. */
+const char *cli_count_text(uint64_t count, const char *what, char *out);
 /* "1.5 MiB"; writes into out[32]. */
 const char *cli_size_text(uint64_t bytes, char *out);
 uint64_t cli_now_ns(void);
@@ -155,6 +157,9 @@ SQRL_CHECK int cli_sample_json(const struct sqrl_projection *projection,
 void cli_put_map(struct sqrl_bytes *out, size_t pairs);
 void cli_put_array(struct sqrl_bytes *out, size_t items);
 void cli_put_text(struct sqrl_bytes *out, const char *key, const char *value);
+/* The first `size` bytes of `value`; null when there are none. */
+void cli_put_part(struct sqrl_bytes *out, const char *key, const char *value,
+                  size_t size);
 void cli_put_number(struct sqrl_bytes *out, const char *key, uint64_t value);
 void cli_put_real(struct sqrl_bytes *out, const char *key, double value);
 void cli_put_key(struct sqrl_bytes *out, const char *key);

@@ -18,9 +18,10 @@ static int run_index(struct cli_args *args) {
         cli_print_json(&line, stdout);
         sqrl_bytes_reset(&line);
     } else {
-        char size[32];
-        printf("%s: %llu samples in %llu shards, %s\n", args->word[0],
-               (unsigned long long)report.samples, (unsigned long long)report.shards,
+        char size[32], text[2][48];
+        printf("%s: %s in %s, %s\n", args->word[0],
+               cli_count_text(report.samples, "sample", text[0]),
+               cli_count_text(report.shards, "shard", text[1]),
                cli_size_text(report.file_bytes, size));
     }
     return EXIT_DONE;

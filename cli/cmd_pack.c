@@ -103,7 +103,7 @@ static void print_report(const struct cli_args *args,
                          const struct sqrl_pack_report *report, const char *destination,
                          double seconds) {
     struct sqrl_bytes out = {0};
-    char raw[32], file[32];
+    char raw[32], file[32], samples[48], shards[48];
     if (args->json) {
         cli_put_map(&out, 6);
         cli_put_text(&out, "destination", destination);
@@ -116,9 +116,9 @@ static void print_report(const struct cli_args *args,
         sqrl_bytes_reset(&out);
         return;
     }
-    fprintf(stderr, "%s: %llu samples in %llu %s, %s (%s of samples), %.1f s\n",
-            destination, (unsigned long long)report->samples,
-            (unsigned long long)report->shards, report->shards == 1 ? "shard" : "shards",
+    fprintf(stderr, "%s: %s in %s, %s (%s of samples), %.1f s\n", destination,
+            cli_count_text(report->samples, "sample", samples),
+            cli_count_text(report->shards, "shard", shards),
             cli_size_text(report->file_bytes, file),
             cli_size_text(report->raw_bytes, raw), seconds);
 }

@@ -90,22 +90,32 @@ const struct cli_command cli_cat = {"cat",
 
 /* --- ls --- */
 
+/* A source's "url" argument; *size is 0 where it has none. */
+static const char *url_of(const struct sqrl_catalog_source *source, size_t *size) {
+    uint32_t node = sqrl_map_find(source->kwargs, 0, source->bytes, "url", 3);
+    bool text = node != SQRL_NO_NODE && source->kwargs[node].type == SQRL_STRING;
+    *size = text ? source->kwargs[node].size : 0;
+    return text ? (const char *)source->bytes + source->kwargs[node].v.offset : "";
+}
+
 static void list_catalog(const struct cli_args *args,
                          const struct sqrl_catalog *catalog) {
-    size_t count = sqrl_catalog_count(catalog);
+    size_t count = sqrl_catalog_count(catalog), size;
     struct sqrl_bytes report = {0};
     struct sqrl_catalog_source source;
     cli_put_array(&report, count);
     for (size_t i = 0; i < count; i++) {
         if (sqrl_catalog_at(catalog, i, &source, NULL) != SQRL_OK)
             continue;
-        cli_put_map(&report, 3);
+        const char *url = url_of(&source, &size);
+        cli_put_map(&report, 4);
         cli_put_text(&report, "name", source.name);
         cli_put_number(&report, "version", source.version);
         cli_put_text(&report, "driver", source.driver_name);
+        cli_put_part(&report, "url", url, size);
         if (!args->json)
-            printf("%s@%llu  %s\n", source.name, (unsigned long long)source.version,
-                   source.driver_name);
+            printf("%s@%llu  %s  %.*s\n", source.name, (unsigned long long)source.version,
+                   source.driver_name, (int)size, url);
     }
     if (args->json)
         cli_print_json(&report, stdout);

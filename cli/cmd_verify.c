@@ -84,13 +84,14 @@ static void verify_shard(const struct cli_args *args, struct verdict *verdict,
 
 static void print_verdict(const struct cli_args *args, struct verdict *verdict,
                           uint64_t shards) {
-    char size[32];
+    char size[32], text[4][48];
     if (!args->json) {
-        printf("%s: %llu shards, %llu blocks, %llu samples, %s; %llu damaged shards\n",
-               verdict->bad_shards ? "damaged" : "good", (unsigned long long)shards,
-               (unsigned long long)verdict->blocks, (unsigned long long)verdict->samples,
+        printf("%s: %s, %s, %s, %s; %s\n", verdict->bad_shards ? "damaged" : "good",
+               cli_count_text(shards, "shard", text[0]),
+               cli_count_text(verdict->blocks, "block", text[1]),
+               cli_count_text(verdict->samples, "sample", text[2]),
                cli_size_text(verdict->bytes, size),
-               (unsigned long long)verdict->bad_shards);
+               cli_count_text(verdict->bad_shards, "damaged shard", text[3]));
         return;
     }
     struct sqrl_bytes report = {0};

@@ -13,6 +13,12 @@ uint64_t cli_now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+const char *cli_count_text(uint64_t count, const char *what, char *out) {
+    snprintf(out, 48, "%llu %s%s", (unsigned long long)count, what,
+             count == 1 ? "" : "s");
+    return out;
+}
+
 const char *cli_size_text(uint64_t bytes, char *out) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     double size = (double)bytes;
@@ -97,6 +103,15 @@ void cli_put_text(struct sqrl_bytes *out, const char *key, const char *value) {
     cli_put_key(out, key);
     if (value)
         must(sqrl_msgpack_put_string(out, value, strlen(value), NULL));
+    else
+        must(sqrl_msgpack_put_null(out, NULL));
+}
+
+void cli_put_part(struct sqrl_bytes *out, const char *key, const char *value,
+                  size_t size) {
+    cli_put_key(out, key);
+    if (size)
+        must(sqrl_msgpack_put_string(out, value, size, NULL));
     else
         must(sqrl_msgpack_put_null(out, NULL));
 }
