@@ -55,7 +55,7 @@ def _text(part: Any) -> Any:
 def make_ext(code: int, data: bytes) -> Any:
     """A MessagePack extension: msgpack's own classes where msgpack is installed."""
     try:
-        from msgpack import ExtType, Timestamp  # type: ignore[import-untyped]
+        from msgpack import ExtType, Timestamp  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         from squirrel.ext import ExtType, Timestamp
     if code == -1 and len(data) in (4, 8, 12):

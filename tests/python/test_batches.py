@@ -222,3 +222,140 @@ def test_arrays_of_json_lines(tmp_path: Path, suffix: str) -> None:
     buckets = stream.batch(1000, length_by="ragged", boundaries=[1, 2, 3, 4])
     for batch in buckets:
         assert all((row == first).all() for row, first in zip(batch["ragged"], batch["dense"][:, 0, 0]))
+
+
+def both_ways(tmp_path: Path, samples: list[object], **options: object) -> tuple[object, object]:
+    """The only batch of the native way and of the way behind a callable, or their errors."""
+    squirrel.pack(samples, tmp_path / "data", overwrite=True)
+    stream = squirrel.open(tmp_path / "data")
+    found: list[object] = []
+    for way in (stream, stream.map(dict)):
+        try:
+            (batch,) = way.batch(100, **options)
+            found.append(batch)
+        except squirrel.Error as error:
+            found.append(error)
+    return found[0], found[1]
+
+
+F4 = np.float32
+CLASHES = {
+    "bool beside int": [7, True],
+    "int beside bool": [True, 7],
+    "float beside bool": [False, 0.5],
+    "dtypes of arrays": [np.zeros(2, np.int32), np.zeros(2, F4)],
+    "dtypes of scalars": [F4(1), np.float16(1)],
+    "plain beside narrow": [np.int16(1), 7],
+    "dimensions": [np.zeros(2, F4), np.zeros((2, 2), F4)],
+    "number beside array": [np.zeros(2), 1.0],
+    "text beside bytes": ["a", b"a"],
+    "text beside number": [1, "a"],
+    "text beside list": [[1], "a"],
+    "list of bools beside ints": [[1, 2], [True]],
+    "more than float64 holds": [0.5, 2**53 + 1],
+    "uint64 beside negative": [2**63, -1],
+}
+
+
+@pytest.mark.parametrize("values", CLASHES.values(), ids=CLASHES.keys())
+def test_a_clash_behind_a_callable_is_refused_as_natively(tmp_path: Path, values: list[object]) -> None:
+    samples = [{"x": values[0]}, {"x": None}, {"x": values[1]}]
+    for error in both_ways(tmp_path, samples):
+        assert isinstance(error, squirrel.SampleTypeError) and '"x"' in str(error)
+    text = str(error)
+    assert "sample 2" in text and ("sample 0" in text or "it holds a list" in text)
+    assert "map()" in text and "drop()" in text
+
+
+@pytest.mark.parametrize(
+    "value", [[1, "a"], [[1], [2]], [None], [True, 2], np.array(["a"]), np.array(1, "M8[s]"), 1 + 2j],
+    ids=str,
+)
+def test_what_is_no_column_behind_a_callable_either(tmp_path: Path, value: object) -> None:
+    for error in both_ways(tmp_path, [{"x": 1, "y": value}]):
+        assert isinstance(error, squirrel.SampleTypeError) and '"y"' in str(error), error
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 0.5, None, -3],
+        [2**63, 1],
+        [True, None, False],
+        [np.int64(3), 4],
+        [np.uint64(3), 4],
+        [np.float64(0.5), 1],
+        [np.arange(3, dtype=">i2"), np.arange(3, dtype="<i2")],
+        [np.complex64(1j), np.complex64(2)],
+        [[], np.arange(3, dtype=np.int16), []],
+        [[1, 2], [0.5]],
+        [[1, 2], [3, 4]],
+        [np.ones((2, 3), F4), None, np.ones((1, 3), F4)],
+        [np.zeros(0, F4), np.zeros(0, F4)],
+        [b"a", None, b""],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("ragged", ["offsets", "pad", "error"])
+def test_values_join_as_natively(tmp_path: Path, values: list[object], ragged: str) -> None:
+    native, python = both_ways(tmp_path, [{"x": v} for v in values], ragged=ragged)
+    if isinstance(native, squirrel.Error):
+        assert isinstance(python, type(native)), python
+        return
+    assert isinstance(native, Batch) and isinstance(python, Batch), python
+    one, other = native["x"], python["x"]
+    assert type(one) is type(other)
+    if isinstance(one, Column):
+        assert one.kind == other.kind and one.data.dtype == other.data.dtype
+        assert [repr(v) for v in one] == [repr(v) for v in other]
+    else:
+        assert one.dtype == other.dtype and np.array_equal(one, other)
+    assert {k: v.tolist() for k, v in native.valid.items()} == {k: v.tolist() for k, v in python.valid.items()}
+
+
+def test_positions_count_over_all_batches() -> None:
+    from squirrel.iterstream import IterableSource
+
+    items = IterableSource([{"x": 1}] * 5 + [{"x": True}])
+    with pytest.raises(squirrel.SampleTypeError, match="sample 5: .* since sample 4"):
+        list(items.batch(4))
+
+
+def test_a_map_that_is_null_has_missing_fields(tmp_path: Path) -> None:
+    samples = [{"m": None, "n": 1}, {"m": {"x": 1, "y": {"z": 2}}, "n": 2}, {"m": {"x": 3, "y": None}, "n": 3}]
+    from squirrel.iterstream import IterableSource
+
+    (batch,) = IterableSource(samples).batch(3)
+    assert list(batch) == ["n", "m.x", "m.y.z"]
+    assert batch["m.x"].tolist() == [0, 1, 3] and batch["m.y.z"].tolist() == [0, 2, 0]
+    assert batch.valid["m.x"].tolist() == [False, True, True]
+    assert batch.valid["m.y.z"].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("key", [1, b"k", "a\0b", ("a",), None], ids=str)
+def test_keys_that_name_no_column_are_refused(key: object) -> None:
+    from squirrel.iterstream import IterableSource
+
+    for sample in ({"x": 3, key: 2}, {"x": 3, "m": {key: 2}}):
+        with pytest.raises(squirrel.SampleTypeError) as caught:
+            list(IterableSource([{"x": 3}, sample]).batch(2))
+        assert "sample 1" in str(caught.value) and repr(key) in str(caught.value)
+
+
+def test_dots_in_keys_behind_a_callable(tmp_path: Path) -> None:
+    native, python = both_ways(tmp_path, [{"a.b": 1, "c\\d": 2, "e": {"f.g": 3}}])
+    assert set(native) == set(python) == {"a\\.b", "c\\\\d", "e.f\\.g"}
+
+
+def test_a_pad_value_that_does_not_fit_behind_a_callable(tmp_path: Path) -> None:
+    for error in both_ways(tmp_path, [{"x": [1]}, {"x": [1, 2]}], ragged="pad", pad_value=0.5):
+        assert isinstance(error, squirrel.ArgumentError) and "0.5" in str(error)
+
+
+def test_a_dict_that_contains_itself_ends_with_an_error() -> None:
+    from squirrel.iterstream import IterableSource
+
+    loop: dict[str, object] = {}
+    loop["a"] = loop
+    with pytest.raises(squirrel.SampleTypeError, match="32 levels"):
+        list(IterableSource([loop]).batch(1))

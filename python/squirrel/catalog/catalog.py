@@ -445,7 +445,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
 def _fsspec() -> Any:
     try:
-        import fsspec  # type: ignore[import-untyped]
+        import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         raise ImportError("catalogs at URLs need the package fsspec: pip install fsspec") from None
     return fsspec

@@ -353,8 +353,9 @@ class _Batched(_Stage):
         if size < 1:
             raise ValueError(f"a batch has at least 1 item, not {size}")
         self.size = size
-        self.collate = collate
+        self.collate: Any = collate
         self.drop_remainder = drop
+        self.positions = verb == "batch"  # Collate names samples by where they are
         self.call = f"{verb}({size})"
 
     def _lists(self, items: Iterator[Any]) -> Iterator[list[Any]]:
@@ -372,6 +373,8 @@ class _Batched(_Stage):
         lists = self._lists(self._upstream(run))
         if self.collate is None:
             return lists
+        if self.positions:
+            return self._guard(map(self.collate, lists, itertools.count(0, self.size)), run)
         return self._guard(map(self.collate, lists), run)
 
 
@@ -481,6 +484,6 @@ def _count(n: int, verb: str) -> int:
 
 
 def _tqdm(items: Iterator[Any], **kw: Any) -> Iterable[Any]:
-    from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
+    from tqdm import tqdm  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     return tqdm(items, **kw)  # type: ignore[no-any-return,unused-ignore]
