@@ -272,11 +272,22 @@ static int encode_scalar(struct encoder *encoder, PyObject *scalar) {
 
 /* --- leaves --- */
 
+/* Text that has no UTF-8; other failures, such as of memory, stay what they are. */
+static int refuse_surrogate(struct encoder *encoder) {
+    if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+        PyErr_Clear();
+        ext_raise_code(encoder->state, SQRL_E_TYPE,
+                       "text holds half of a surrogate pair, which UTF-8 can't write: "
+                       "store it as bytes, text.encode(\"utf-8\", \"surrogatepass\")");
+    }
+    return -1;
+}
+
 static int encode_string(struct encoder *encoder, PyObject *text) {
     Py_ssize_t size;
     const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size);
     if (EXT_UNLIKELY(utf8 == NULL))
-        return -1;
+        return refuse_surrogate(encoder);
     return put(encoder,
                sqrl_msgpack_put_string(encoder->out, utf8, (size_t)size, &encoder->err));
 }
@@ -292,8 +303,8 @@ static int encode_int(struct encoder *encoder, PyObject *number) {
     unsigned long long big = overflow > 0 ? PyLong_AsUnsignedLongLong(number) : 0;
     if (overflow < 0 || (big == (unsigned long long)-1 && PyErr_Occurred() != NULL)) {
         PyErr_Clear();
-        PyErr_SetString(PyExc_OverflowError,
-                        "an integer is outside of -2**63 .. 2**64-1: store it as text");
+        ext_raise_code(encoder->state, SQRL_E_TYPE,
+                       "an integer is outside of -2**63 .. 2**64-1: store it as text");
         return -1;
     }
     return put(encoder, sqrl_msgpack_put_uint(encoder->out, big, &encoder->err));

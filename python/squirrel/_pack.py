@@ -69,7 +69,9 @@ def pack(
         workers: run `map` in this many processes, each of which writes shards of its own. The
             data set is the same for any number of workers. `map` must be importable by name.
         resume: with workers: continue a pack that was killed; its inputs must be the same. No
-            input's samples are lost or written twice.
+            input's samples are lost or written twice. A pack that was finished is not done
+            again: its report comes back when the inputs are the same (texts, bytes, numbers,
+            paths, and tuples or lists of them).
         on_error: "raise" ends at the first input (or sample) that fails; "skip" leaves it out
             and lists it in the report.
         overwrite: replace what the destination holds.
@@ -129,7 +131,16 @@ def pack(
         return _pack_here(source, packer, map, on_error == "skip", progress)
     except BaseException:
         packer.abandon()
+        remove_empty(destination)
         raise
+
+
+def remove_empty(destination: str) -> None:
+    """Removes the folder of commits where a pack that failed has left it empty."""
+    try:
+        os.rmdir(os.path.join(destination.removeprefix("file://"), "_sqrl"))
+    except OSError:  # not there, or not empty
+        pass
 
 
 def _length(source: Any) -> int | None:

@@ -5,7 +5,9 @@ own, with a prefix of its own, uncommitted; when its shards are on disk, the par
 in a journal (`_sqrl/pack.journal` in the destination) and syncs it. A task that is not in the
 journal did not happen: after a kill it is done again under another prefix, and whatever its first
 attempt left is never committed. At the end all prefixes of the journal are committed in the order
-of the inputs, in one step, so the data set does not depend on the number of workers.
+of the inputs, in one step, so the data set does not depend on the number of workers. With resume,
+the journal stays then as the record of the finished pack (`_sqrl/pack-<run>.done`): the same call
+again finds it and does nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from multiprocessing import connection, get_all_start_methods, get_context
 
 from squirrel import _native
 from squirrel._errors import ArgumentError, ExistsError, StateError
-from squirrel._pack import PackReport, add_input, make_report
+from squirrel._pack import PackReport, add_input, make_report, remove_empty
 from squirrel._progress import Progress
 from squirrel.iterstream.base import callable_name
 from squirrel.iterstream.parallel import usable_cores
@@ -98,6 +100,61 @@ class _Journal:
         self.close()
         if os.path.exists(self.path):
             os.remove(self.path)
+
+    def keep(self) -> None:
+        """Becomes the record of a finished pack, where other inputs can be told from these."""
+        if self.tasks and all(task.get("told") for task in self.tasks.values()):
+            self.close()
+            folder = os.path.dirname(self.path)
+            os.replace(self.path, os.path.join(folder, f"pack-{self.head['run']}.done"))
+        else:
+            self.remove()
+
+    def same_inputs(self, items: list[Any]) -> bool:
+        """Whether these inputs, and no others, are those of the finished pack."""
+        step = self.head["per_task"]
+        parts = [items[i : i + step] for i in range(0, len(items), step)]
+        return len(parts) == len(self.tasks) and all(
+            number in self.tasks
+            and _told(part)
+            and self.tasks[number]["fingerprint"] == _fingerprint(part)
+            for number, part in enumerate(parts)
+        )
+
+
+def _finished(directory: str, head: dict[str, Any]) -> list[_Journal]:
+    """The finished packs of the same call whose shards are here; forgets those that are gone."""
+    folder = os.path.join(directory, "_sqrl")
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    records = []
+    prefixes = {shard.rpartition("-")[0] for shard in os.listdir(directory)}
+    for name in names:
+        if not (name.startswith("pack-") and name.endswith(".done")):
+            continue
+        record = _Journal(directory)
+        record.path = os.path.join(folder, name)
+        try:
+            whole = record.load()
+        except StateError:
+            whole = False
+        wanted = {t["prefix"] for t in record.tasks.values() if t["shards"]}
+        if not whole or not wanted <= prefixes:
+            os.remove(record.path)
+        elif all(record.head[key] == head[key] for key in ("inputs", "map", "layout")):
+            records.append(record)
+    return records
+
+
+def _told(items: list[Any]) -> bool:
+    """Whether _text() tells each of these from all others."""
+    return all(
+        isinstance(item, (str, bytes, int, float, type(None), os.PathLike))
+        or (isinstance(item, (tuple, list)) and _told(list(item)))
+        for item in items
+    )
 
 
 def _fingerprint(items: list[Any]) -> str:
@@ -348,6 +405,7 @@ class _Pack:
                     "task": number,
                     "inputs": len(items),
                     "fingerprint": _fingerprint(items),
+                    "told": _told(items),
                     **value,
                 }
             )
@@ -472,6 +530,12 @@ def pack_parallel(
         "map": callable_name(function),
         "layout": layout,
     }
+    records = _finished(directory, head) if resume and not os.path.exists(journal.path) else []
+    if records:
+        source = list(source)
+        for record in records:
+            if record.same_inputs(source):
+                return make_report(*_sum_up(record))
     _begin(journal, directory, head, resume, overwrite or append)
     bar = Progress(progress, total, "inputs")
     work = _Pack(source, journal, journal.head["per_task"], bar)
@@ -492,9 +556,13 @@ def pack_parallel(
         if not resume:
             _sweep(directory, journal.head["run"], set())
             journal.remove()
+            remove_empty(directory)
         raise
     report, failed = _sum_up(journal)
-    journal.remove()
+    if resume:
+        journal.keep()
+    else:
+        journal.remove()
     bar.end(work.inputs_done, report["file_bytes"])
     return make_report(report, failed)
 

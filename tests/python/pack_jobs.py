@@ -28,6 +28,10 @@ def fail_at_seven(n: int) -> dict[str, int]:
     return {"n": n}
 
 
+def count_of(item: object) -> dict[str, int]:
+    return {"n": len(item)}  # type: ignore[arg-type]
+
+
 def half_bad(n: int) -> list[object]:
     return [{"n": n}, {"n": {n} if n == 3 else n}]
 

@@ -170,6 +170,52 @@ def test_a_kill_between_commit_and_end_commits_once(tmp_path: Path) -> None:
     assert leftovers(folder) == []
 
 
+def test_a_finished_pack_is_not_done_again(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+
+    def again(inputs: object, **options: object) -> squirrel.PackReport:
+        return squirrel.pack(
+            inputs, folder, map=pack_jobs.fail_at_seven, workers=1, resume=True, on_error="skip", inputs_per_task=4,
+            **options,
+        )
+
+    first = again(range(10))
+    assert first.samples == 9 and first.failed == [(7, "ValueError: seven")]
+    files = sorted((p.name, p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file())
+    assert again(range(10)) == first and again(list(range(10)), append=True) == first
+    assert files == sorted((p.name, p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file())
+    for other in (range(1, 11), range(9), range(11)):
+        with pytest.raises(FileExistsError):
+            again(other)
+    assert again(range(20, 22), append=True).samples == 2
+    assert again(range(10)) == first and again(range(20, 22)).samples == 2
+    squirrel.pack([{"n": 1}], folder, overwrite=True)  # what the records tell of is gone
+    with pytest.raises(FileExistsError):
+        again(range(10))
+    assert [s["n"] for s in squirrel.open(folder)] == [1] and leftovers(folder) == []
+
+
+def test_a_finished_pack_of_a_generator_or_of_objects(tmp_path: Path) -> None:
+    def pack(inputs: object, **options: object) -> squirrel.PackReport:
+        return squirrel.pack(inputs, tmp_path / "d", map=pack_jobs.count_of, workers=1, resume=True, **options)
+
+    first = pack(str(n) for n in range(5))
+    assert first == pack(str(n) for n in range(5))
+    with pytest.raises(FileExistsError):
+        pack(str(n) for n in range(6))
+    squirrel.pack([{"n": 0}], tmp_path / "d", overwrite=True)
+    pack([{"a": 1}, {"a": 2}], append=True)
+    with pytest.raises(FileExistsError):  # dicts are not told from others
+        pack([{"a": 3}, {"a": 4}])
+
+
+@pytest.mark.parametrize("workers", [None, 1])
+def test_a_failed_pack_leaves_no_empty_folder(tmp_path: Path, workers: int | None) -> None:
+    with pytest.raises(ValueError, match="seven"):
+        squirrel.pack(range(10), tmp_path / "d", map=pack_jobs.fail_at_seven, workers=workers)
+    assert list((tmp_path / "d").glob("*")) == []
+
+
 def test_ctrl_c_ends_quickly_and_leaves_nothing(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(KILLED.format(tests=str(Path(__file__).parent)).replace("resume=True", "resume=False"))
