@@ -163,7 +163,8 @@ struct sqrl_iterator {
     struct sqrl_wants
         *wants; /* of filters and columns; numbers of filters are the same */
     struct sqrl_columns *columns; /* NULL until they are fixed */
-    uint32_t measure_want;        /* length_field, or SQRL_NO_NODE */
+    bool check_names;      /* runs: two fields of a sample may come out under one name */
+    uint32_t measure_want; /* length_field, or SQRL_NO_NODE */
     bool shuffled;
     uint64_t window_cut; /* bytes loaded that end a window, whatever the order foresaw */
 

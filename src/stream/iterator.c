@@ -255,6 +255,7 @@ static int open_parts(struct sqrl_iterator *it, struct sqrl_error *err) {
         return code;
     if (!it->batch)
         it->wants = it->filter_wants;
+    it->check_names = !it->batch && sqrl_projection_may_clash(it->plan->names);
     a->buckets = it->batch ? (uint32_t)it->batch->batching.options.boundaries + 1 : 1;
     a->open = sqrl_calloc(a->buckets, sizeof *a->open, "batches", err);
     if (!a->open)

@@ -87,14 +87,18 @@ static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
     uint8_t all = (uint8_t)it->filters;
     bool measure = cells && it->measure_want != SQRL_NO_NODE, plain = true;
     for (uint32_t row = 0; row < loaded->count; row++) {
-        const char *stranger;
-        sqrl_locate(locator, v.nodes, begin[row], v.bytes, found, &stranger);
+        const char *stranger = NULL;
+        if (cells || it->filters)
+            sqrl_locate(locator, v.nodes, begin[row], v.bytes, found, &stranger);
         uint8_t passed = it->filters ? run_filters(&v, NULL) : 0;
         if (cells && passed == all) {
             bool good = !stranger && v.nodes[begin[row]].type == SQRL_MAP &&
                         write_cells(&v, loaded, row) == it->columns->count &&
                         (!measure || measure_row(&v, &loaded->measure[row]));
             passed |= good ? 0 : SQRL_ROW_FAILS;
+        } else if (it->check_names && passed == all &&
+                   sqrl_projection_check(it->plan->names, loaded->block, row, NULL)) {
+            passed |= SQRL_ROW_FAILS;
         }
         plain &= passed == all;
         stage[row] = passed;
@@ -287,7 +291,7 @@ static int filters_only(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
 /* Everything between parsing and ASSIGN. */
 static int prepare(struct sqrl_iterator *it, struct sqrl_worker *worker,
                    struct sqrl_loaded *loaded, struct sqrl_error *err) {
-    if ((!it->batch && !it->filters) || !loaded->count)
+    if ((!it->batch && !it->filters && !it->check_names) || !loaded->count)
         return SQRL_OK;
     int code = SQRL_OK;
     if (it->batch && !it->columns)
@@ -359,6 +363,11 @@ int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded
         uint8_t passed = run_filters(&v, err);
         if (passed & SQRL_ROW_FAILS)
             code = sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, &place);
+        else if (it->check_names &&
+                 (code = sqrl_projection_check(it->plan->names, loaded->block, row, err)))
+            code = sqrl_error_at_sample(err, code, it->source, &place);
+        else if (it->check_names) /* there was no memory to check it with */
+            code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory to check names");
         else
             code = explain_columns(it, &v, node, stranger, &place, err);
     }

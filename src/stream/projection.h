@@ -52,6 +52,14 @@ SQRL_CHECK int sqrl_projection_origin(const struct sqrl_projection *projection,
                                       const char *name, char **out,
                                       struct sqrl_error *err);
 
+/* True when samples are possible whose fields come out under one name. */
+bool sqrl_projection_may_clash(const struct sqrl_projection *projection);
+/* SQRL_E_TYPE when two fields of this sample come out under one name; the error names
+ * both. */
+SQRL_CHECK int sqrl_projection_check(const struct sqrl_projection *projection,
+                                     const struct sqrl_block *block, uint32_t index,
+                                     struct sqrl_error *err);
+
 /* A list of fields of a source as they come out. */
 struct sqrl_name_map {
     struct sqrl_name_pair {

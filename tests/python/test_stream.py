@@ -67,6 +67,22 @@ def test_select_drop_rename(images: Path) -> None:
         stream.select(3)  # type: ignore[arg-type]
 
 
+def test_rename_onto_a_field_that_is_there(tmp_path: Path) -> None:
+    squirrel.pack([{"x": 1}, {"x": 2, "im": 3}], tmp_path / "data")
+    stream = squirrel.open(tmp_path / "data")
+    for chain in (stream.rename(x="im"), stream.rename(x="im").select("im")):
+        with pytest.raises(squirrel.SampleTypeError) as caught:
+            list(chain)
+        text = str(caught.value)
+        assert "sample 1" in text and '"x" and "im"' in text and "drop()" in text
+        assert list(chain.take(1)) == [{"im": 1}]
+    with pytest.raises(TypeError, match='"x" and "im"'):
+        list(stream.map(dict).rename(x="im"))
+    assert list(stream.drop("im").rename(x="im")) == [{"im": 1}, {"im": 2}]
+    assert list(stream.filter("x == 1").rename(x="im")) == [{"im": 1}]
+    assert list(stream.rename(x="im", im="x").skip(1)) == [{"im": 2, "x": 3}]
+
+
 def test_take_skip(images: Path) -> None:
     stream = squirrel.open(images)
     assert labels(stream.skip(5).take(3)) == [5, 6, 7]

@@ -463,7 +463,15 @@ def _drop(sample: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _rename(sample: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    return {names.get(name, name): value for name, value in sample.items()}
+    renamed = {names.get(name, name): value for name, value in sample.items()}
+    if len(renamed) < len(sample):
+        sources: dict[str, str] = {}
+        for name in sample:
+            first = sources.setdefault(out := names.get(name, name), name)
+            if first != name:
+                raise TypeError(f'two fields would be named "{out}": "{first}" and "{name}"; '
+                                "rename() or drop() one of them")
+    return renamed
 
 
 def _names(names: tuple[Any, ...]) -> tuple[str, ...]:

@@ -69,6 +69,56 @@ static const struct {
     {"{}", "d:a", ""},
 };
 
+/* What the error must hold; NULL: none. */
+static const struct {
+    const char *sample, *stages, *error;
+} CLASHES[] = {
+    {"{\"x\": 1, \"im\": 2}", "r:x=im", "\"im\": \"x\" and \"im\""},
+    {"{\"im\": 1, \"x\": 2}", "r:x=im", "\"im\": \"im\" and \"x\""},
+    {"{\"x\": 1}", "r:x=im", NULL},
+    {"{\"x\": 1, \"x\": 2}", "r:x=im", NULL}, /* equal keys: the last counts */
+    {"{\"x\": 1, \"im\": 2}", "r:x=im,im=x", NULL},
+    {"{\"x\": 1, \"im\": 2}", "d:im r:x=im", NULL},
+    {"{\"x\": 1, \"im\": 2}", "r:x=im s:im", "\"x\" and \"im\""},
+    {"{\"m\": {\"x\": 1, \"y\": 2}, \"q\": 3}", "r:m.x=q", "\"q\": \"m.x\" and \"q\""},
+    {"{\"m\": {\"x\": 1}, \"m.x\": 3}", "d:m.y", NULL},
+    {"{\"m\": {\"x\": 1, \"y\": 2}, \"m.x\": 3}", "d:m.y", "\"m.x\" and \"m\\.x\""},
+    {"{\"a\": {\"b\": 2}, \"a.b\": 1}", "s:a\\.b,a.b", "\"a\\.b\" and \"a.b\""},
+    {"{\"a\": {\"b\": 2}}", "s:a\\.b,a.b", NULL},
+    {"[1, 2]", "r:x=im", NULL},
+};
+
+static void clashing_names(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SQRL_COUNT_OF(CLASHES); i++) {
+        struct sqrl_error err;
+        struct sqrl_buffer bytes = {.data = (uint8_t *)strdup(CLASHES[i].sample)};
+        struct sqrl_block block = {.bytes = &bytes, .count = 1};
+        size_t offset = 0;
+        uint32_t first = 0;
+        assert_int_equal(sqrl_json_decode(&block.tape, bytes.data,
+                                          strlen(CLASHES[i].sample), &offset, 0, NULL,
+                                          &err),
+                         SQRL_OK);
+        block.begin = &first;
+        build(CLASHES[i].stages);
+        const struct sqrl_projection *last = chain[stages - 1];
+        if (!sqrl_projection_may_clash(last))
+            fail_msg("case %zu", i);
+        int code = sqrl_projection_check(last, &block, 0, &err);
+        if (code != (CLASHES[i].error ? SQRL_E_TYPE : SQRL_OK))
+            fail_msg("case %zu: %s", i, code ? err.message : "no error");
+        if (CLASHES[i].error)
+            assert_non_null(strstr(err.message, CLASHES[i].error));
+        clear();
+        sqrl_tape_reset(&block.tape);
+        free(bytes.data);
+    }
+    build("s:a,b.c d:a");
+    assert_false(sqrl_projection_may_clash(chain[stages - 1]));
+    clear();
+}
+
 static void single_samples(void **state) {
     (void)state;
     for (size_t i = 0; i < SQRL_COUNT_OF(SAMPLES); i++) {
@@ -160,6 +210,7 @@ static void refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(single_samples),
+        cmocka_unit_test(clashing_names),
         cmocka_unit_test(origins),
         cmocka_unit_test(refused),
     };
