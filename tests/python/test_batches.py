@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import json
 import pickle
 from pathlib import Path
 
@@ -119,6 +120,27 @@ def test_nested_fields_are_dotted(tmp_path: Path) -> None:
     assert batch["m.x"].tolist() == [0, 1, 2, 3] and batch["m.y.z"].tolist() == [0, 0.5, 1, 1.5]
     (again,) = stream.map(dict).batch(4)
     assert {n: c.tolist() for n, c in again.items()} == {n: c.tolist() for n, c in batch.items()}
+
+
+@pytest.mark.parametrize("last", [{"m": {"x": 1.5}}, {"m": {"x": 1.5, "y": {"z": 2}}}])
+def test_null_in_place_of_a_map(tmp_path: Path, last: dict) -> None:
+    samples = [{"m": None}, {"k": 1}, {"m": {}}, last]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(s) + "\n" for s in samples))
+    for stream in (packed(tmp_path, samples), squirrel.open(tmp_path / "lines.jsonl")):
+        (batch,) = stream.batch(4)
+        assert "m" not in batch
+        assert batch.valid["m.x"].tolist() == [False, False, False, True]
+        assert batch["m.x"].tolist() == [0, 0, 0, 1.5]
+        (batch,) = stream.select("m").batch(4)
+        assert batch["m.x"].tolist() == [0, 0, 0, 1.5]
+    stream = squirrel.open(tmp_path / "lines.jsonl").take(1)
+    (batch,) = stream.batch(4, fields={"m.x": "float64?"})
+    assert batch.valid["m.x"].tolist() == [False] and "m" not in batch
+
+
+def test_a_number_in_place_of_a_map_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(squirrel.SampleTypeError, match="map"):
+        list(packed(tmp_path, [{"m": 1}, {"m": {"x": 1}}]).batch(2))
 
 
 def test_clashing_values_name_both_samples(tmp_path: Path) -> None:

@@ -129,6 +129,24 @@ static const struct sqrl_field *declared_field(const struct sqrl_batching *b,
     return NULL;
 }
 
+static bool lies_below(const char *name, const char *map) {
+    return sqrl_name_covers(map, name) && name[strlen(map)] == '.';
+}
+
+/* A field that is null here and a map there: its null is a missing value of all fields of
+ * that map, and no column. */
+static bool is_absent_map(const struct sqrl_schema *schema, const struct sqrl_plan *batch,
+                          const struct sqrl_field *field, const char *out) {
+    bool found = false;
+    if (field->kind != SQRL_KIND_NULL || !*out)
+        return false;
+    for (uint32_t i = 0; i < schema->count && !found; i++)
+        found = lies_below(schema->fields[i].name, field->name);
+    for (size_t i = 0; i < batch->batching.options.field_count && !found; i++)
+        found = lies_below(batch->batching.declared[i].name, out);
+    return found;
+}
+
 static int add_schema_fields(struct sqrl_columns *columns,
                              const struct sqrl_schema *schema,
                              const struct sqrl_plan *batch, struct sqrl_error *err) {
@@ -142,6 +160,8 @@ static int add_schema_fields(struct sqrl_columns *columns,
         const struct sqrl_field *field = &schema->fields[map.pair[i].tag];
         const struct sqrl_field *declared =
             declared_field(&batch->batching, map.pair[i].out);
+        if (is_absent_map(schema, batch, field, map.pair[i].out))
+            continue;
         if (!*map.pair[i].out || (field->kind == SQRL_KIND_OTHER && !declared)) {
             code = other_field(field, map.pair[i].out, batch->source, err);
             break;
