@@ -349,6 +349,24 @@ static int parse_value(struct parser *p, bool literal_only,
     return code ? code : next_token(p);
 }
 
+/* Other languages' constants, which would silently be fields that no sample has. */
+static int check_constant(struct parser *p) {
+    static const char *const FOREIGN[][2] = {
+        {"True", "write true"},
+        {"False", "write false"},
+        {"None", "write null, or \"is null\""},
+        {"nan", "no literal stands for not-a-number; write a number"},
+        {"NaN", "no literal stands for not-a-number; write a number"}};
+    for (size_t i = 0; i < SQRL_COUNT_OF(FOREIGN); i++) {
+        char text[120];
+        if (!is_word(p, FOREIGN[i][0]))
+            continue;
+        snprintf(text, sizeof text, "%s instead of %s", FOREIGN[i][1], FOREIGN[i][0]);
+        return fail(p, p->token.text, text);
+    }
+    return SQRL_OK;
+}
+
 static int parse_operand(struct parser *p, uint32_t *out) {
     struct expression_value value;
     int code = parse_value(p, false, &value);
@@ -359,14 +377,17 @@ static int parse_in(struct parser *p, uint32_t left) {
     uint32_t right = p->out->operands, count = 0, at;
     int code;
     if (!is_sign(p, "[")) {
-        code = parse_operand(p, &right);
+        code = check_constant(p);
+        if (!code)
+            code = parse_operand(p, &right);
         return code ? code : emit(p, OP_CONTAINS, right, left, 0);
     }
     if ((code = next_token(p)))
         return code;
     while (!is_sign(p, "]")) {
         struct expression_value value;
-        if ((code = parse_value(p, true, &value)) || (code = add_operand(p, &value, &at)))
+        if ((code = check_constant(p)) || (code = parse_value(p, true, &value)) ||
+            (code = add_operand(p, &value, &at)))
             return code;
         count++;
         if (is_sign(p, "]"))
@@ -429,7 +450,8 @@ static int parse_comparison(struct parser *p, uint32_t left) {
         uint32_t right;
         if (!is_text(p, COMPARISONS[i].kind, COMPARISONS[i].text))
             continue;
-        if ((code = next_token(p)) || (code = parse_operand(p, &right)))
+        if ((code = next_token(p)) || (code = check_constant(p)) ||
+            (code = parse_operand(p, &right)))
             return code;
         return emit(p, COMPARISONS[i].op, left, right, 0);
     }
