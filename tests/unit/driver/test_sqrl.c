@@ -307,12 +307,53 @@ static void test_one_file(void **state) {
     check_ids("empty.sqrl", NULL, 0);
 }
 
+/* Damage in a frame that no load() reads: found by a check of the shard only. */
+static void test_check(void **state) {
+    make_shard("checked.sqrl", 0, 200);
+    FILE *file = fopen(at("checked.sqrl"), "r+b");
+    assert_non_null(file);
+    char *bytes = calloc(1, 1 << 20);
+    assert_non_null(bytes);
+    size_t size = fread(bytes, 1, 1 << 20, file), tag = 0;
+    for (size_t i = 0; i + 8 <= size && !tag; i++)
+        tag = memcmp(bytes + i, "sqrloffs", 8) == 0 ? i : 0;
+    assert_true(tag > 0);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        struct sqrl_source *source = NULL;
+        struct sqrl_shard_reader *reader = NULL;
+        struct sqrl_error err = {0};
+        if (damaged) {
+            assert_int_equal(fseek(file, (long)tag + 20, SEEK_SET), 0);
+            assert_int_equal(fputc(bytes[tag + 20] ^ 1, file),
+                             (unsigned char)(bytes[tag + 20] ^ 1));
+            assert_int_equal(fflush(file), 0);
+        }
+        check_ids("checked.sqrl", (const uint64_t[]){0, 200}, 2);
+        assert_int_equal(sqrl_open(context, at("checked.sqrl"), &none, &source, &err), 0);
+        assert_int_equal(sqrl_shard_open(source, 0, &reader, &err), 0);
+        int rc = sqrl_shard_reader_check(reader, NULL, &err);
+        assert_int_equal(rc, damaged ? SQRL_E_CORRUPT : SQRL_OK);
+        if (damaged) {
+            assert_string_equal(err.where, at("checked.sqrl"));
+            assert_non_null(strstr(err.message, "\"offsets\""));
+        }
+        struct sqrl_cancel cancel = {1};
+        assert_int_equal(sqrl_shard_reader_check(reader, &cancel, &err),
+                         SQRL_E_CANCELLED);
+        sqrl_shard_reader_unref(reader);
+        sqrl_source_unref(source);
+    }
+    fclose(file);
+    free(bytes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),          cmocka_unit_test(test_golden_needs),
         cmocka_unit_test(test_without_commits), cmocka_unit_test(test_with_commits),
         cmocka_unit_test(test_disagreements),   cmocka_unit_test(test_damaged_commit),
         cmocka_unit_test(test_pack_commit),     cmocka_unit_test(test_one_file),
+        cmocka_unit_test(test_check),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
