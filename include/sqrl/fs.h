@@ -97,6 +97,8 @@ struct sqrl_fs_ops {
     /* See sqrl_fs_sweep; NULL where no writer leaves temporaries. */
     int (*sweep)(void *fs, const char *directory, uint64_t *removed,
                  struct sqrl_error *err);
+    /* See sqrl_fs_remove_directory; NULL where a directory is nothing but a name. */
+    int (*remove_directory)(void *fs, const char *path, struct sqrl_error *err);
 };
 
 enum sqrl_fs_flag {
@@ -149,6 +151,11 @@ SQRL_CHECK int sqrl_fs_remove(struct sqrl_fs *fs, const char *path,
                               struct sqrl_error *err);
 SQRL_CHECK int sqrl_fs_make_directory(struct sqrl_fs *fs, const char *path,
                                       struct sqrl_error *err);
+
+/* Removes an empty directory; one that is not empty is SQRL_E_STATE and stays. Where
+ * directories are only the names of what lies in them there is nothing to do. */
+SQRL_CHECK int sqrl_fs_remove_directory(struct sqrl_fs *fs, const char *path,
+                                        struct sqrl_error *err);
 
 /* A file open for reading: keeps its file system alive. Errors name its path. */
 SQRL_CHECK int sqrl_file_open(struct sqrl_fs *fs, const char *path,

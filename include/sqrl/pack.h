@@ -70,7 +70,8 @@ SQRL_API void sqrl_packer_progress(const struct sqrl_packer *packer,
 SQRL_CHECK int sqrl_packer_finish(struct sqrl_packer *packer,
                                   struct sqrl_pack_report *report,
                                   struct sqrl_error *err);
-/* Gives up: removes what was written and frees the packer. NULL is allowed. */
+/* Gives up: removes what was written, and directories that were made for it and are empty
+ * again, and frees the packer. NULL is allowed. */
 SQRL_API void sqrl_packer_abandon(struct sqrl_packer *packer);
 
 /* Commits all shards of a native directory whose names begin with one of `prefixes` and

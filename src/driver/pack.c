@@ -71,6 +71,8 @@ static int shard_start(struct sqrl_packer *p, struct sqrl_error *err) {
         return SQRL_E_NO_MEMORY;
     shard->pipe = &p->pipe;
     int rc = shard_paths(p, shard, err);
+    if (!rc && p->target.directory)
+        rc = sqrl_pack_target_make(&p->target, err);
     if (!rc)
         rc = sqrl_file_create(p->target.fs, shard->path,
                               p->overwrite && !p->target.directory, &shard->file, err);
@@ -253,6 +255,22 @@ static void packer_free(struct sqrl_packer *p) {
     free(p);
 }
 
+/* Removes the shards that were written under their final names, and what else is new. */
+static void take_back(struct sqrl_packer *p) {
+    sqrl_pack_shard_free(p->shard); /* with its temporary */
+    p->shard = NULL;
+    for (size_t i = 0; i < p->name_count; i++) {
+        char *path = sqrl_path_join(p->target.path, p->names[i], NULL);
+        int rc = path ? sqrl_fs_remove(p->target.fs, path, NULL) : SQRL_E_NO_MEMORY;
+        if (rc && rc != SQRL_E_NOT_FOUND)
+            sqrl_log(p->context, SQRL_LOG_WARNING,
+                     "%s/%s: left over by a pack that failed; it could not be removed",
+                     p->target.path, p->names[i]);
+        free(path);
+    }
+    sqrl_pack_target_undo(&p->target);
+}
+
 static int check_options(const struct sqrl_pack_options *options,
                          struct sqrl_error *err) {
     if (options->size != sizeof *options)
@@ -299,6 +317,7 @@ int sqrl_packer_open(struct sqrl_context *context, const char *destination,
                             "samples_per_shard needs a directory as destination");
     if (rc) {
         sqrl_error_at_path(err, rc, destination, p->target.path);
+        take_back(p);
         packer_free(p);
         return rc;
     }
@@ -306,19 +325,6 @@ int sqrl_packer_open(struct sqrl_context *context, const char *destination,
         p->shard_bytes = UINT64_MAX;
     *out = p;
     return SQRL_OK;
-}
-
-/* Removes the shards that were written under their final names. */
-static void remove_shards(struct sqrl_packer *p) {
-    for (size_t i = 0; i < p->name_count; i++) {
-        char *path = sqrl_path_join(p->target.path, p->names[i], NULL);
-        int rc = path ? sqrl_fs_remove(p->target.fs, path, NULL) : SQRL_E_NO_MEMORY;
-        if (rc && rc != SQRL_E_NOT_FOUND)
-            sqrl_log(p->context, SQRL_LOG_WARNING,
-                     "%s/%s: left over by a pack that failed; it could not be removed",
-                     p->target.path, p->names[i]);
-        free(path);
-    }
 }
 
 static int commit(struct sqrl_packer *p, struct sqrl_error *err) {
@@ -366,7 +372,7 @@ int sqrl_packer_finish(struct sqrl_packer *p, struct sqrl_pack_report *report,
     if (!rc && report)
         sqrl_pack_pipe_report(&p->pipe, report);
     if (rc)
-        remove_shards(p);
+        take_back(p);
     packer_free(p);
     return rc;
 }
@@ -376,6 +382,6 @@ void sqrl_packer_abandon(struct sqrl_packer *p) {
         return; /* a child leaves its parent's packer alone */
     sqrl_pack_pipe_stop(&p->pipe);
     sqrl_pack_pipe_settle(&p->pipe);
-    remove_shards(p);
+    take_back(p);
     packer_free(p);
 }

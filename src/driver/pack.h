@@ -18,6 +18,8 @@ struct sqrl_pack_target {
     char *prefix;    /* of shards in a directory */
     /* The format's write options, copied, and the codec that the suffix asks for. */
     struct sqrl_settings settings;
+    char *made;      /* the deepest directory that was made for this; NULL: none */
+    size_t made_top; /* bytes of the first of its parts that was missing */
     struct sqrl_listing old; /* files that finish() replaces (not native) */
 };
 
@@ -28,6 +30,12 @@ SQRL_CHECK int sqrl_pack_target_open(struct sqrl_context *context,
                                      const struct sqrl_pack_options *options,
                                      struct sqrl_pack_target *out,
                                      struct sqrl_error *err);
+/* Makes the directory, and `_sqrl` in it, unless they are there: another pack that gave
+ * up may have taken them away. */
+SQRL_CHECK int sqrl_pack_target_make(const struct sqrl_pack_target *target,
+                                     struct sqrl_error *err);
+/* Gives up: removes the directories that open() made, as long as they are empty. */
+void sqrl_pack_target_undo(const struct sqrl_pack_target *target);
 void sqrl_pack_target_reset(struct sqrl_pack_target *target);
 /* Puts a path of fs first in the error's place, once, as a URL. Returns the code. */
 int sqrl_pack_target_error(const struct sqrl_pack_target *target, int code,

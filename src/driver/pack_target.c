@@ -230,30 +230,88 @@ static int check_directory(struct sqrl_pack_target *target,
     return rc;
 }
 
-static int open_directory(struct sqrl_pack_target *target, bool is_there,
-                          const struct sqrl_pack_options *options,
-                          struct sqrl_error *err) {
-    int rc = is_there ? check_directory(target, options, err)
-                      : sqrl_fs_make_directory(target->fs, target->path, err);
-    if (rc)
-        return rc;
-    /* A reader that comes too early, or after a crash, sees that shards here count only
-     * when a commit names them. */
-    if (target->native) {
-        char *commits = sqrl_path_join(target->path, SQRL_COMMIT_DIRECTORY, err);
-        rc =
-            commits ? sqrl_fs_make_directory(target->fs, commits, err) : SQRL_E_NO_MEMORY;
-        free(commits);
-    }
-    return rc;
-}
-
 /* The directory that a file lies in, allocated. */
 static char *parent_of(const char *path, struct sqrl_error *err) {
     const char *slash = strrchr(path, '/');
     if (!slash)
         return sqrl_strdup(".", err);
     return sqrl_format(err, "%.*s", (int)(slash == path ? 1 : slash - path), path);
+}
+
+/* --- directories ---
+ * A pack that gives up takes away the directories it made. Others may have come there
+ * meanwhile: with a file in it, a temporary or a whole one, the directory stays, and
+ * `_sqrl` is put back if it went first. One that has opened but written nothing yet makes
+ * its directory again before its next file. In a directory that was there before, `_sqrl`
+ * stays: without it shards of others, that no commit names yet, would seem to count. */
+
+static bool is_missing(const struct sqrl_pack_target *target, const char *path) {
+    struct sqrl_stat stat;
+    return sqrl_fs_stat(target->fs, path, &stat, NULL) == SQRL_E_NOT_FOUND;
+}
+
+/* Makes a directory with its parents and notes which of them are new. */
+static int make_noted(struct sqrl_pack_target *target, const char *path,
+                      struct sqrl_error *err) {
+    char *part = sqrl_strdup(path, err);
+    target->made = sqrl_strdup(path, err);
+    int rc = part && target->made ? SQRL_OK : SQRL_E_NO_MEMORY;
+    while (!rc && *part && is_missing(target, part)) {
+        target->made_top = strlen(part);
+        char *slash = strrchr(part, '/');
+        *(slash ? slash : part) = 0;
+    }
+    free(part);
+    return rc ? rc : sqrl_fs_make_directory(target->fs, path, err);
+}
+
+int sqrl_pack_target_make(const struct sqrl_pack_target *target, struct sqrl_error *err) {
+    if (!target->native)
+        return sqrl_fs_make_directory(target->fs, target->path, err);
+    char *commits = sqrl_path_join(target->path, SQRL_COMMIT_DIRECTORY, err);
+    int rc =
+        commits ? sqrl_fs_make_directory(target->fs, commits, err) : SQRL_E_NO_MEMORY;
+    free(commits);
+    return rc;
+}
+
+static int open_directory(struct sqrl_pack_target *target, bool is_there,
+                          const struct sqrl_pack_options *options,
+                          struct sqrl_error *err) {
+    int rc = is_there ? check_directory(target, options, err)
+                      : make_noted(target, target->path, err);
+    /* A reader that comes too early, or after a crash, sees that shards here count only
+     * when a commit names them. */
+    return rc ? rc : sqrl_pack_target_make(target, err);
+}
+
+/* Removes `_sqrl` from a directory without shards. */
+static bool remove_commits(const struct sqrl_pack_target *target) {
+    struct sqrl_listing listing = {0};
+    char *commits = sqrl_path_join(target->path, SQRL_COMMIT_DIRECTORY, NULL);
+    bool gone = commits &&
+                sqrl_listing_read(target->fs, target->path, &listing, NULL) == SQRL_OK &&
+                listing.count == 0 && listing.directories == 0 &&
+                sqrl_fs_remove_directory(target->fs, commits, NULL) == SQRL_OK;
+    sqrl_listing_reset(&listing);
+    free(commits);
+    return gone;
+}
+
+void sqrl_pack_target_undo(const struct sqrl_pack_target *target) {
+    if (!target->made_top || (target->native && !remove_commits(target)))
+        return;
+    char *part = sqrl_strdup(target->made, NULL);
+    bool empty = part && sqrl_fs_remove_directory(target->fs, part, NULL) == SQRL_OK;
+    if (!empty && target->native)
+        (void)!sqrl_pack_target_make(target, NULL);
+    while (empty) {
+        char *slash = strrchr(part, '/');
+        *(slash ? slash : part) = 0;
+        empty = strlen(part) >= target->made_top &&
+                sqrl_fs_remove_directory(target->fs, part, NULL) == SQRL_OK;
+    }
+    free(part);
 }
 
 static int open_file(struct sqrl_pack_target *target, bool is_there,
@@ -265,8 +323,10 @@ static int open_file(struct sqrl_pack_target *target, bool is_there,
         return sqrl_error_set(
             err, SQRL_E_EXISTS,
             "the file is there already; choose overwrite to replace it");
+    if (!strchr(target->path, '/'))
+        return SQRL_OK;
     char *parent = parent_of(target->path, err);
-    int rc = parent ? sqrl_fs_make_directory(target->fs, parent, err) : SQRL_E_NO_MEMORY;
+    int rc = parent ? make_noted(target, parent, err) : SQRL_E_NO_MEMORY;
     free(parent);
     return rc;
 }
@@ -350,6 +410,7 @@ void sqrl_pack_target_reset(struct sqrl_pack_target *target) {
     sqrl_listing_reset(&target->old);
     free((void *)target->settings.items);
     free(target->prefix);
+    free(target->made);
     free(target->url_head);
     free(target->path);
     sqrl_fs_unref(target->fs);

@@ -187,11 +187,22 @@ int sqrl_fs_make_directory(struct sqrl_fs *fs, const char *path, struct sqrl_err
     return at_path(fs, path, fs->ops->make_directory(fs->state, path, err), err);
 }
 
+/* Does the table, which may be that of an older plugin, reach to this operation? */
+#define HAS(fs, op)                                                                      \
+    ((fs)->ops->size >= offsetof(struct sqrl_fs_ops, op) + sizeof((fs)->ops->op) &&      \
+     (fs)->ops->op)
+
+int sqrl_fs_remove_directory(struct sqrl_fs *fs, const char *path,
+                             struct sqrl_error *err) {
+    if (!HAS(fs, remove_directory))
+        return SQRL_OK;
+    return at_path(fs, path, fs->ops->remove_directory(fs->state, path, err), err);
+}
+
 int sqrl_fs_sweep(struct sqrl_fs *fs, const char *directory, uint64_t *removed,
                   struct sqrl_error *err) {
     *removed = 0;
-    size_t end = offsetof(struct sqrl_fs_ops, sweep) + sizeof(fs->ops->sweep);
-    if (fs->ops->size < end || !fs->ops->sweep)
+    if (!HAS(fs, sweep))
         return SQRL_OK;
     return at_path(fs, directory, fs->ops->sweep(fs->state, directory, removed, err),
                    err);

@@ -254,6 +254,17 @@ static int local_remove(void *fs, const char *path, struct sqrl_error *err) {
     return sqrl_error_set_errno(err, failure, "can't remove it");
 }
 
+static int local_remove_directory(void *fs, const char *path, struct sqrl_error *err) {
+    if (rmdir(path) == 0)
+        return SQRL_OK;
+    if (errno == ENOTEMPTY || errno == EEXIST)
+        return sqrl_error_set(err, SQRL_E_STATE, "the directory is not empty");
+    if (errno == ENOTDIR)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "is a file; a directory is expected here");
+    return sqrl_error_set_errno(err, errno, "can't remove the directory");
+}
+
 /* Makes the entry of a new directory durable; a failure here is not worth failing for,
  * since the files in it are synced with their own directory entry later. */
 static void sync_parent(char *path) {
@@ -336,4 +347,5 @@ const struct sqrl_fs_ops sqrl_fs_local = {
     .remove = local_remove,
     .make_directory = local_make_directory,
     .sweep = sqrl_local_sweep,
+    .remove_directory = local_remove_directory,
 };

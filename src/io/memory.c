@@ -476,6 +476,26 @@ static int memory_remove(void *fs, const char *path, struct sqrl_error *err) {
     return rc;
 }
 
+static int memory_remove_directory(void *fs, const char *path, struct sqrl_error *err) {
+    struct memory *m = fs;
+    char *clean = enter(m->store, path, err);
+    if (!clean)
+        return SQRL_E_NO_MEMORY;
+    struct entry *entry = find(m->store, clean);
+    int rc = SQRL_OK;
+    if (is_directory(m->store, clean))
+        rc = sqrl_error_set(err, SQRL_E_STATE, "the directory is not empty");
+    else if (!entry)
+        rc = not_found(err);
+    else if (entry->content)
+        rc = sqrl_error_set(err, SQRL_E_INVALID,
+                            "is a file; a directory is expected here");
+    else
+        drop(m->store, entry);
+    leave(m->store, clean);
+    return rc;
+}
+
 /* Makes one directory unless it is there; needs the lock. */
 static int make_one(struct sqrl_memory_store *store, const char *path, size_t length,
                     struct sqrl_error *err) {
@@ -531,4 +551,5 @@ const struct sqrl_fs_ops sqrl_fs_memory = {
     .writer_abort = memory_writer_abort,
     .remove = memory_remove,
     .make_directory = memory_make_directory,
+    .remove_directory = memory_remove_directory,
 };

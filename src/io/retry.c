@@ -227,6 +227,21 @@ static int retry_make_directory(void *fs, const char *path, struct sqrl_error *e
     return rc;
 }
 
+static int retry_remove_directory(void *fs, const char *path, struct sqrl_error *err) {
+    struct retry *retry = fs;
+    struct round r;
+    int rc;
+    begin(&r, retry, "removing the directory", NULL, err);
+    do {
+        rc = sqrl_fs_remove_directory(retry->inner, path, &r.err);
+        if (rc == SQRL_E_NOT_FOUND && r.tried > 0)
+            rc = SQRL_OK; /* as in retry_remove */
+    } while (again(&r, &rc));
+    if (rc == SQRL_OK)
+        sqrl_error_clear(&r.err);
+    return rc;
+}
+
 static int retry_sweep(void *fs, const char *directory, uint64_t *removed,
                        struct sqrl_error *err) {
     return sqrl_fs_sweep(((struct retry *)fs)->inner, directory, removed, err);
@@ -255,6 +270,7 @@ static const struct sqrl_fs_ops retry_ops = {
     .remove = retry_remove,
     .make_directory = retry_make_directory,
     .sweep = retry_sweep,
+    .remove_directory = retry_remove_directory,
 };
 
 int sqrl_fs_retry(struct sqrl_fs *inner, unsigned attempts, unsigned delay_ms,

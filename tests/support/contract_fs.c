@@ -288,6 +288,21 @@ static void check_directories(const struct env *e) {
     FAILS(SQRL_E_EXISTS, "d/file",
           sqrl_fs_make_directory(e->fs, at(e, "d/file/below"), &err));
     FAILS(SQRL_E_EXISTS, "d/file", sqrl_fs_make_directory(e->fs, at(e, "d/file"), &err));
+    if (!sqrl_fs_ops_of(e->fs)->remove_directory)
+        return;
+    FAILS(SQRL_E_STATE, "d/one", sqrl_fs_remove_directory(e->fs, at(e, "d/one"), &err));
+    FAILS(SQRL_E_STATE, "d", sqrl_fs_remove_directory(e->fs, at(e, "d"), &err));
+    FAILS(SQRL_E_INVALID, "d/file",
+          sqrl_fs_remove_directory(e->fs, at(e, "d/file"), &err));
+    FAILS(SQRL_E_NOT_FOUND, "d/none",
+          sqrl_fs_remove_directory(e->fs, at(e, "d/none"), &err));
+    OK(sqrl_fs_remove_directory(e->fs, at(e, "d/one/two"), &err));
+    OK(sqrl_fs_remove_directory(e->fs, at(e, "d/one"), &err));
+    assert_int_equal(sqrl_fs_stat(e->fs, at(e, "d/one"), &stat, NULL), SQRL_E_NOT_FOUND);
+    OK(sqrl_fs_make_directory(e->fs, at(e, "d/hidden"), &err));
+    put_text(e, "d/hidden/.x", "not listed, but there");
+    FAILS(SQRL_E_STATE, "d/hidden",
+          sqrl_fs_remove_directory(e->fs, at(e, "d/hidden"), &err));
 }
 
 static void check_errors(const struct env *e) {

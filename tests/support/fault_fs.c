@@ -172,6 +172,10 @@ static int fault_make_directory(void *fs, const char *path, struct sqrl_error *e
     return sqrl_fs_make_directory(((struct fault *)fs)->inner, path, err);
 }
 
+static int fault_remove_directory(void *fs, const char *path, struct sqrl_error *err) {
+    return sqrl_fs_remove_directory(((struct fault *)fs)->inner, path, err);
+}
+
 static int fault_sweep(void *fs, const char *directory, uint64_t *removed,
                        struct sqrl_error *err) {
     return sqrl_fs_sweep(((struct fault *)fs)->inner, directory, removed, err);
@@ -208,6 +212,7 @@ static const struct sqrl_fs_ops fault_ops = {
     .remove = fault_remove,
     .make_directory = fault_make_directory,
     .sweep = fault_sweep,
+    .remove_directory = fault_remove_directory,
 };
 
 int fault_fs_new(struct sqrl_fs *inner, struct fault_plan *plan, struct sqrl_fs **out,
