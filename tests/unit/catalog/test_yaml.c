@@ -231,12 +231,20 @@ static void test_layout(void **state) {
 static void test_texts_read_back(void **state) {
     struct sqrl_rng rng;
     sqrl_rng_init(&rng, 11);
-    static const char *const pieces[] = {
-        "a",    "Z",      "0",      " ",      ":",      "#",          "-",      "?",
-        "'",    "\"",     "\\",     "\n",     "\t",     "\r",         "{",      "}",
-        "[",    "]",      ",",      "&",      "*",      "!",          "|",      ">",
-        "%",    "@",      "`",      "~",      "<",      "=",          ".",      "\x01",
-        "\x7f", "\xc2\x85", "\u00e9", "\u2028", "\ufeff", "\U0001f600", "\xef\xbf\xbe", "\ud7ff"};
+    static const char *const pieces[] = {"a",        "Z",          "0",
+                                         " ",        ":",          "#",
+                                         "-",        "?",          "'",
+                                         "\"",       "\\",         "\n",
+                                         "\t",       "\r",         "{",
+                                         "}",        "[",          "]",
+                                         ",",        "&",          "*",
+                                         "!",        "|",          ">",
+                                         "%",        "@",          "`",
+                                         "~",        "<",          "=",
+                                         ".",        "\x01",       "\x7f",
+                                         "\xc2\x85", "\u00e9",     "\u2028",
+                                         "\ufeff",   "\U0001f600", "\xef\xbf\xbe",
+                                         "\ud7ff"};
     for (int round = 0; round < 4000; round++) {
         char text[1200];
         size_t size = 0, count = sqrl_rng_below(&rng, round % 50 ? 6 : 300);
