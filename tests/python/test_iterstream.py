@@ -6,7 +6,9 @@ import copy
 import itertools
 import pickle
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -145,3 +147,34 @@ def test_stages_are_the_builtin_iterators() -> None:
         pass
     look(1)
     assert depths == [depths[-1]] * 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: s.map(_slowly).batched(3),
+        lambda s: s.batched(3, collation_fn=list),
+        lambda s: s.map(_as_sample).batch(3),
+        lambda s: s.parallel_map(_slowly, workers=2),
+        lambda s: s.parallel_map(_slowly, workers=2, ordered=False),
+        lambda s: s.shuffle(50, seed=1).map(_slowly).batched(3),
+    ],
+    ids=["batched", "collated", "batch", "parallel_map", "unordered", "shuffled"],
+)
+def test_threads_share_an_iterator(make: Callable[[Composable], Composable]) -> None:
+    items = iter(make(IterableSource(range(300))))
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda _: list(items), range(4)))
+    found: list[int] = []
+    for item in itertools.chain.from_iterable(parts):
+        found += item["x"].tolist() if isinstance(item, dict) else item if isinstance(item, list) else [item]
+    assert sorted(found) == list(range(300))
+
+
+def _slowly(x: int) -> int:
+    time.sleep(0.0002)
+    return x
+
+
+def _as_sample(x: int) -> dict[str, int]:
+    return {"x": _slowly(x)}

@@ -16,7 +16,7 @@ from squirrel import _native
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from concurrent.futures import Executor
     from typing import Any, TypeVar
 
@@ -46,6 +46,32 @@ class Run:
         return self.native.place() if self.native is not None else None
 
 
+class Serial:
+    """A generator that threads may share: one of them runs it at a time, the others wait.
+
+    It costs a call, so it stands only where an item is a batch, or went through an executor.
+    """
+
+    __slots__ = ("_items", "_lock")
+
+    def __init__(self, items: Generator[Any, None, None]) -> None:
+        import threading
+
+        self._items = items
+        self._lock = threading.RLock()
+
+    def __iter__(self) -> Serial:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            return next(self._items)
+
+    def close(self) -> None:
+        with self._lock:
+            self._items.close()
+
+
 def callable_name(function: object) -> str:
     """A short name for messages."""
     while isinstance(function, functools.partial):
@@ -70,6 +96,11 @@ def note_failure(error: BaseException, stage: str, place: tuple[str, int | None]
 
 class Composable:
     """A stream: iterable again and again, with one method for each kind of stage.
+
+    Threads may share one iterator: native stages, batched(), batch() and parallel_map() serve them
+    one after another. Other Python stages rely on Python's iterators, of which generators (those
+    of shuffle() and of the user) refuse a second thread: put batched() behind them, or a lock
+    around next().
 
     Subclasses define ``__iter__`` over ``self.source`` (see :meth:`compose`), or nothing at all
     when they only bring data. Streams pickle and deep-copy when their callables do.
@@ -358,7 +389,7 @@ class _Batched(_Stage):
         self.positions = verb == "batch"  # Collate names samples by where they are
         self.call = f"{verb}({size})"
 
-    def _lists(self, items: Iterator[Any]) -> Iterator[list[Any]]:
+    def _lists(self, items: Iterator[Any]) -> Generator[list[Any], None, None]:
         size = self.size
         while True:
             batch = list(itertools.islice(items, size))
@@ -370,7 +401,7 @@ class _Batched(_Stage):
                 return
 
     def _start(self, run: Run) -> Iterator[Any]:
-        lists = self._lists(self._upstream(run))
+        lists = Serial(self._lists(self._upstream(run)))
         if self.collate is None:
             return lists
         if self.positions:

@@ -10,7 +10,7 @@ from collections import deque
 
 from squirrel import _native
 from squirrel._errors import ArgumentError
-from squirrel.iterstream.base import Run, _Stage, callable_name, note_failure
+from squirrel.iterstream.base import Run, Serial, _Stage, callable_name, note_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ParallelMap(_Stage):
         results = self._results(run)
         # The generator holds the run: a weak way back, or an abandoned one would not end.
         run.closers.append(functools.partial(_close, weakref.ref(results)))
-        return _native.Guard(results, functools.partial(_pass_on, self), run.close)
+        return _native.Guard(Serial(results), functools.partial(_pass_on, self), run.close)
 
     def _results(self, run: Run) -> Any:
         """A generator: closing it, or dropping it, cancels what has not begun."""
