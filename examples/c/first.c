@@ -1,7 +1,7 @@
 /* Packs ten thousand samples, reads them back in batches, and sums a column: the first
  * program.
  *
- *     cc first.c -o first $(pkg-config --cflags --libs sqrl) && ./first /tmp/numbers
+ *     cc first.c -o first $(pkg-config --cflags --libs sqrl) && ./first
  */
 #include <sqrl/sqrl.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static int64_t sum(struct sqrl_context *context, const char *folder) {
 }
 
 int main(int argc, char **argv) {
-    const char *folder = argc > 1 ? argv[1] : "numbers";
+    const char *folder = argc > 1 ? argv[1] : "first-numbers";
     struct sqrl_context *context;
     check(sqrl_context_new(NULL, &context, &err));
     pack(context, folder);

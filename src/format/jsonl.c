@@ -426,7 +426,8 @@ const struct sqrl_format_ops sqrl_format_jsonl = {
     .size = sizeof sqrl_format_jsonl,
     .api = SQRL_FORMAT_API,
     .name = "jsonl",
-    .doc = "JSON lines: one JSON value a line, plain or compressed",
+    .doc = "JSON lines: one JSON value a line, plain or compressed; bytes become base64 "
+           "text and do not come back as bytes",
     .suffixes =
         ".jsonl|.jsonl.gz|.jsonl.zst|.jsonl.lz4|.ndjson|.ndjson.gz|.ndjson.zst|.json|"
         ".json.gz|.json.zst",
