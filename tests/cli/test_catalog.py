@@ -63,7 +63,8 @@ def test_every_reading_command_takes_a_reference(catalog, name, driver):
 
 
 @pytest.mark.parametrize("name, part", [
-    ("line", 'did you mean "lines"'), ("lines@3", "it has 1, 2"), ("table", "Python"), ("typo", 'did you mean "jsonl"')])
+    ("line", 'did you mean "lines"'), ("lines@3", "it has 1, 2"), ("table", "Python"),
+    ("typo", 'did you mean "jsonl"')])
 def test_wrong_references(catalog, name, part):
     message = catalog.error("cat", f"catalog.yaml#{name}")
     assert part in message and "catalog.yaml" in message
