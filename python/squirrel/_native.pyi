@@ -3,6 +3,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, final
 
+from squirrel.batch import Batch
+
 __version__: str
 
 def open(url: str | PathLike[str], options: dict[str, Any] | None = None, /) -> Source: ...
@@ -86,7 +88,7 @@ class Samples(_Iterator):
 @final
 class Batches(_Iterator):
     def __iter__(self) -> Batches: ...
-    def __next__(self) -> Any: ...
+    def __next__(self) -> Batch: ...
     def __enter__(self) -> Batches: ...
 
 @final
