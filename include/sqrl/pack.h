@@ -40,9 +40,9 @@ struct sqrl_pack_report {
 
 /* Destination: a directory (made when missing), or one file when its name has a suffix of
  * a known format ("out.jsonl.gz", "out.sqrl"). A directory that holds data already is
- * SQRL_E_EXISTS unless overwrite or append is set. Packers don't lock each other out: what
- * two of them append is all there, and two that overwrite at the same moment may both
- * stay; for one data set by many packers see hold_commit. */
+ * SQRL_E_EXISTS unless overwrite or append is set. Packers don't lock each other out:
+ * what two of them append is all there, and two that overwrite at the same moment may
+ * both stay; for one data set by many packers see hold_commit. */
 SQRL_CHECK int sqrl_packer_open(struct sqrl_context *context, const char *destination,
                                 const struct sqrl_pack_options *options,
                                 struct sqrl_packer **out, struct sqrl_error *err);
