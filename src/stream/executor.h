@@ -235,10 +235,12 @@ void sqrl_strands_free(struct sqrl_iterator *it);
 void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job);
 void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
                      const struct sqrl_job *job);
-/* Fixes the columns and what is looked for in samples. Runs before any block is located.
+/* Fixes the columns and what is looked for in samples; `seen` as in sqrl_columns_new.
+ * Runs before any block is located.
  */
 SQRL_CHECK int sqrl_load_fix_columns(struct sqrl_iterator *it,
-                                     const struct sqrl_schema *schema, bool from_schema,
+                                     const struct sqrl_schema *schema,
+                                     const struct sqrl_seen_block *seen,
                                      struct sqrl_error *err);
 /* The error of a row whose stage says that it fails. Returns its code. */
 int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,

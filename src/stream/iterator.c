@@ -235,7 +235,7 @@ static int open_columns(struct sqrl_iterator *it, const struct sqrl_schema **sch
         return SQRL_OK;
     int code = sqrl_source_schema(it->source, schema, err);
     if (!code && *schema && (*schema)->count && it->batch)
-        code = sqrl_load_fix_columns(it, *schema, true, err);
+        code = sqrl_load_fix_columns(it, *schema, NULL, err);
     return code;
 }
 

@@ -141,48 +141,6 @@ static int widen(struct sqrl_schema *schema, const struct sqrl_block *block,
     return code;
 }
 
-/* The columns come from the rows of the first block that pass the filters. */
-static int observe_first(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
-                         struct sqrl_schema *schema, struct sqrl_error *err) {
-    struct sqrl_block kept = *loaded->block;
-    uint32_t *found = NULL, *row = NULL;
-    struct sqrl_locator *locator = NULL;
-    int code = SQRL_E_NO_MEMORY;
-    kept.begin = sqrl_malloc((size_t)loaded->count * sizeof *kept.begin, "columns", err);
-    row = sqrl_malloc((size_t)loaded->count * sizeof *row, "columns", err);
-    found = sqrl_malloc((sqrl_wants_count(it->filter_wants) + 1) * sizeof *found,
-                        "columns", err);
-    if (kept.begin && row && found)
-        locator = sqrl_locator_new(it->filter_wants, err);
-    if (!locator)
-        goto done;
-    kept.count = 0;
-    struct view v = {it, loaded->nodes, loaded->bytes, found};
-    for (uint32_t r = 0; r < loaded->count; r++) {
-        sqrl_locate(locator, v.nodes, loaded->block->begin[r], v.bytes, found, NULL);
-        if (run_filters(&v, NULL) != it->filters)
-            continue;
-        row[kept.count] = r;
-        kept.begin[kept.count++] = loaded->block->begin[r];
-    }
-    code = sqrl_schema_observe(schema, &kept, err);
-    bool counted = loaded->first != SQRL_UNKNOWN;
-    for (uint32_t i = 0; i < schema->count && !code && counted; i++) { /* of those kept */
-        struct sqrl_place *first = &schema->fields[i].first;
-        uint64_t k = first->sample - loaded->first;
-        if (first->sample >= loaded->first && k < kept.count)
-            first->sample = loaded->first + row[k];
-    }
-    if (!code && kept.count && kept.count < loaded->count)
-        code = widen(schema, loaded->block, err);
-done:
-    sqrl_locator_free(locator);
-    free(found);
-    free(row);
-    free(kept.begin);
-    return code;
-}
-
 /* True for fields that would come out of the stream but are no column. */
 static bool is_stranger(void *arg, const char *name) {
     const struct sqrl_iterator *it = arg;
@@ -241,11 +199,11 @@ static int want_measure(struct sqrl_iterator *it, struct sqrl_wants *wants, uint
 }
 
 int sqrl_load_fix_columns(struct sqrl_iterator *it, const struct sqrl_schema *schema,
-                          bool from_schema, struct sqrl_error *err) {
+                          const struct sqrl_seen_block *seen, struct sqrl_error *err) {
     struct sqrl_columns *columns;
     struct sqrl_wants *wants = NULL;
     uint32_t measure = SQRL_NO_NODE;
-    int code = sqrl_columns_new(schema, from_schema, it->batch, &columns, err);
+    int code = sqrl_columns_new(schema, seen, it->batch, &columns, err);
     if (!code && !(wants = sqrl_wants_new(err)))
         code = SQRL_E_NO_MEMORY;
     if (!code)
@@ -266,13 +224,50 @@ int sqrl_load_fix_columns(struct sqrl_iterator *it, const struct sqrl_schema *sc
     return SQRL_OK;
 }
 
+/* The columns come from the rows of the first block that pass the filters. */
 static int fix_from_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
                           struct sqrl_error *err) {
     struct sqrl_schema schema = {0};
-    int code = observe_first(it, loaded, &schema, err);
+    struct sqrl_block kept = *loaded->block;
+    uint32_t *found = NULL, *row = NULL;
+    struct sqrl_locator *locator = NULL;
+    int code = SQRL_E_NO_MEMORY;
+    kept.begin = sqrl_malloc((size_t)loaded->count * sizeof *kept.begin, "columns", err);
+    row = sqrl_malloc((size_t)loaded->count * sizeof *row, "columns", err);
+    found = sqrl_malloc((sqrl_wants_count(it->filter_wants) + 1) * sizeof *found,
+                        "columns", err);
+    if (kept.begin && row && found)
+        locator = sqrl_locator_new(it->filter_wants, err);
+    if (!locator)
+        goto done;
+    kept.count = 0;
+    struct view v = {it, loaded->nodes, loaded->bytes, found};
+    for (uint32_t r = 0; r < loaded->count; r++) {
+        sqrl_locate(locator, v.nodes, loaded->block->begin[r], v.bytes, found, NULL);
+        if (run_filters(&v, NULL) != it->filters)
+            continue;
+        row[kept.count] = r;
+        kept.begin[kept.count++] = loaded->block->begin[r];
+    }
+    code = sqrl_schema_observe(&schema, &kept, err);
+    bool counted = loaded->first != SQRL_UNKNOWN;
+    for (uint32_t i = 0; i < schema.count && !code && counted; i++) { /* of those kept */
+        struct sqrl_place *first = &schema.fields[i].first;
+        uint64_t k = first->sample - loaded->first;
+        if (first->sample >= loaded->first && k < kept.count)
+            first->sample = loaded->first + row[k];
+    }
+    if (!code && kept.count && kept.count < loaded->count)
+        code = widen(&schema, loaded->block, err);
+    const struct sqrl_seen_block seen = {loaded->block, kept.begin, kept.count};
     if (!code && schema.samples)
-        code = sqrl_load_fix_columns(it, &schema, false, err);
+        code = sqrl_load_fix_columns(it, &schema, &seen, err);
+done:
     sqrl_schema_reset(&schema);
+    sqrl_locator_free(locator);
+    free(found);
+    free(row);
+    free(kept.begin);
     return code;
 }
 

@@ -150,6 +150,48 @@ def test_clashing_values_name_both_samples(tmp_path: Path) -> None:
     assert '"x"' in str(caught.value) and "5" in str(caught.value) and "0" in str(caught.value)
 
 
+def told(stream: squirrel.Stream, **options: object) -> str:
+    with pytest.raises(squirrel.SampleTypeError) as caught:
+        list(stream.batch(10, **options))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_both_samples_of_a_clash_are_named(tmp_path: Path, lines: bool) -> None:
+    def opened(name: str, *shards: list[object]) -> squirrel.Stream:
+        (tmp_path / name).mkdir()
+        if not lines:
+            squirrel.pack(sum(shards, []), tmp_path / name / "data", samples_per_shard=len(shards[0]))
+            return squirrel.open(tmp_path / name / "data")
+        for i, shard in enumerate(shards):
+            text = "".join(json.dumps(s) + "\n" for s in shard)
+            (tmp_path / name / f"{i}.jsonl").write_text(text)
+        return squirrel.open(tmp_path / name)
+
+    text = told(opened("bool", [{"b": 1}, {"a": 1}, {"a": None}, {"a": True}]))
+    assert '"a"' in text and "sample 3: " in text and "sample 1 of " in text
+    assert "bool" in text and "int64" in text and "drop()" in text
+    text = told(opened("two", [{"a": 1}, {"a": 2}], [{"a": 3}, {"a": "x"}]))
+    assert "sample 1: " in text and "string" in text and "sample 0 of " in text
+    text = told(opened("one", [{"a": 1}, {"a": ["x", 1]}]).select("a"))
+    assert "sample 1: " in text and "a list of 2 values" in text
+    text = told(opened("ragged", [{"a": [1, 2]}, {}, {"a": [3]}]), ragged="error")
+    assert "sample 2: " in text and "sample 0 of " in text
+    assert "a list of 1 values" in text and "a list of 2 values" in text
+
+
+def test_a_clash_between_rows_that_pass_the_filters(tmp_path: Path) -> None:
+    rows = [{"k": 0, "a": "x"}, {"k": 1, "a": 1}, {"k": 0, "a": "y"}, {"k": 1, "a": True}]
+    (tmp_path / "l.jsonl").write_text("".join(json.dumps(s) + "\n" for s in rows))
+    text = told(squirrel.open(tmp_path / "l.jsonl").filter("k == 1"))
+    assert "sample 3: " in text and "sample 1 of " in text and "int64" in text and "bool" in text
+
+
+def test_an_integer_that_widens_its_column_beyond_itself(tmp_path: Path) -> None:
+    text = told(packed(tmp_path, [{"a": -1}, {"a": 2**64 - 1}]))
+    assert "sample 1" in text and "since sample 1" not in text and "float64" in text
+
+
 def test_declared_fields(tmp_path: Path) -> None:
     stream = packed(tmp_path, [{"x": 1}, {"x": 2}])
     (batch,) = stream.batch(2, fields={"x": "float32"})

@@ -24,31 +24,7 @@ int sqrl_columns_find(const struct sqrl_columns *columns, const char *name) {
     return -1;
 }
 
-int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *source,
-                         const struct sqrl_place *place) {
-    const struct sqrl_shard *shard = sqrl_source_shard(source, place->shard);
-    if (place->sample != SQRL_UNKNOWN)
-        sqrl_error_at(err, code, "sample %llu", (unsigned long long)place->sample);
-    return sqrl_error_at(err, code, "%s", shard ? shard->path : "?");
-}
-
 /* --- fixing them --- */
-
-static int other_field(const struct sqrl_field *field, const char *name,
-                       struct sqrl_source *source, struct sqrl_error *err) {
-    if (!*name)
-        sqrl_error_set(err, SQRL_E_TYPE,
-                       "the sample is no map of named fields, so it can't be a row of a "
-                       "batch; stream samples one by one instead");
-    else
-        sqrl_error_set(
-            err, SQRL_E_TYPE,
-            "field \"%.120s\" can't be a column: its values have no common number "
-            "type, string or array type; drop() or select() fields, or declare a "
-            "type for it",
-            name);
-    return sqrl_error_at_sample(err, SQRL_E_TYPE, source, &field->first);
-}
 
 static int column_sizes(struct sqrl_column_plan *c, enum sqrl_ragged ragged, double pad,
                         struct sqrl_error *err) {
@@ -68,11 +44,10 @@ static int column_sizes(struct sqrl_column_plan *c, enum sqrl_ragged ragged, dou
     if (c->kind == SQRL_KIND_RAGGED) {
         c->padded = ragged == SQRL_RAGGED_PAD;
         if (ragged == SQRL_RAGGED_ERROR)
-            return sqrl_error_set(
-                err, SQRL_E_TYPE,
-                "field \"%.120s\" has values of different shapes; choose "
-                "offsets or padding for ragged fields, or drop() it",
-                c->name);
+            return sqrl_error_set(err, SQRL_E_INVALID,
+                                  "field \"%.120s\" is declared with shapes that vary; "
+                                  "choose offsets or padding for ragged fields",
+                                  c->name);
         if (c->padded && !sqrl_pad_element(c->dtype, pad, c->pad))
             return sqrl_error_set(err, SQRL_E_INVALID,
                                   "pad value %g does not fit field \"%.120s\" of type %s",
@@ -149,7 +124,9 @@ static bool is_absent_map(const struct sqrl_schema *schema, const struct sqrl_pl
 
 static int add_schema_fields(struct sqrl_columns *columns,
                              const struct sqrl_schema *schema,
-                             const struct sqrl_plan *batch, struct sqrl_error *err) {
+                             const struct sqrl_plan *batch,
+                             const struct sqrl_seen_block *block,
+                             struct sqrl_error *err) {
     struct sqrl_name_map map = {0};
     int code = SQRL_OK;
     for (uint32_t i = 0; i < schema->count && !code; i++)
@@ -162,14 +139,16 @@ static int add_schema_fields(struct sqrl_columns *columns,
             declared_field(&batch->batching, map.pair[i].out);
         if (is_absent_map(schema, batch, field, map.pair[i].out))
             continue;
-        if (!*map.pair[i].out || (field->kind == SQRL_KIND_OTHER && !declared)) {
-            code = other_field(field, map.pair[i].out, batch->source, err);
+        const struct sqrl_field *type = declared ? declared : field;
+        if (!*map.pair[i].out || type->kind == SQRL_KIND_OTHER ||
+            (type->kind == SQRL_KIND_RAGGED && !declared &&
+             batch->batching.options.ragged == SQRL_RAGGED_ERROR)) {
+            code = sqrl_field_clash(field, map.pair[i].out, batch->source, block, err);
             break;
         }
         code = add_column(columns, map.pair[i].out, map.pair[i].origin, err);
         if (!code)
-            take_type(&columns->column[columns->count - 1], declared ? declared : field,
-                      declared != NULL);
+            take_type(&columns->column[columns->count - 1], type, declared != NULL);
     }
     sqrl_name_map_reset(&map);
     return code;
@@ -253,15 +232,15 @@ static int finish_columns(struct sqrl_columns *columns, const struct sqrl_plan *
     return SQRL_OK;
 }
 
-int sqrl_columns_new(const struct sqrl_schema *schema, bool from_schema,
-                     const struct sqrl_plan *batch, struct sqrl_columns **out,
-                     struct sqrl_error *err) {
+int sqrl_columns_new(const struct sqrl_schema *schema,
+                     const struct sqrl_seen_block *block, const struct sqrl_plan *batch,
+                     struct sqrl_columns **out, struct sqrl_error *err) {
     *out = NULL;
     struct sqrl_columns *columns = sqrl_calloc(1, sizeof *columns, "columns", err);
     if (!columns)
         return SQRL_E_NO_MEMORY;
-    columns->from_schema = from_schema;
-    int code = add_schema_fields(columns, schema, batch, err);
+    columns->from_schema = !block;
+    int code = add_schema_fields(columns, schema, batch, block, err);
     if (!code)
         code = add_declared(columns, batch, err);
     if (!code)
@@ -328,100 +307,4 @@ bool sqrl_column_fits(const struct sqrl_column_plan *c, const struct sqrl_node *
     default:
         return false; /* NULL: nothing but nulls */
     }
-}
-
-/* --- telling about those that do not --- */
-
-/* The type of one value as sqrl_field_type_text writes types. */
-static void value_text(const struct sqrl_node *nodes, uint32_t node, char *out,
-                       size_t size) {
-    static const char *const NAMES[] = {
-        [SQRL_NULL] = "null",        [SQRL_BOOL] = "bool",
-        [SQRL_INT] = "an integer",   [SQRL_UINT] = "uint64",
-        [SQRL_FLOAT] = "float64",    [SQRL_NUMBER] = "a huge integer",
-        [SQRL_STRING] = "string",    [SQRL_BINARY] = "binary",
-        [SQRL_EXT] = "an extension", [SQRL_COMPLEX] = "complex",
-        [SQRL_ARRAY] = "a list",     [SQRL_MAP] = "a map",
-        [SQRL_NDARRAY] = "an array"};
-    struct sqrl_field field = {.kind = SQRL_KIND_DENSE};
-    const struct sqrl_node *v = node == SQRL_NO_NODE ? NULL : &nodes[node];
-    if (v && v->type == SQRL_NDARRAY && v->aux && v->size <= SQRL_MAX_DIMS) {
-        field.dtype = (enum sqrl_dtype)v->aux;
-        field.dims = v->size;
-        for (uint32_t d = 0; d < v->size; d++)
-            field.shape[d] = v[2 + d].v.u;
-        sqrl_field_type_text(&field, out, size);
-        return;
-    }
-    snprintf(out, size, "%s",
-             !v                        ? "missing"
-             : v->type <= SQRL_NDARRAY ? NAMES[v->type]
-                                       : "?");
-    if (v && v->type == SQRL_INT)
-        snprintf(out, size, "the integer %lld", (long long)v->v.i);
-    if (v && v->type == SQRL_ARRAY)
-        snprintf(out, size, "a list of %u values", v->size);
-}
-
-static void column_text(const struct sqrl_column_plan *c, char *out, size_t size) {
-    struct sqrl_field field = {.kind = c->kind, .dtype = c->dtype, .dims = c->dims};
-    memcpy(field.shape, c->shape, sizeof field.shape);
-    if (c->kind == SQRL_KIND_NULL)
-        snprintf(out, size, "null");
-    else
-        sqrl_field_type_text(&field, out, size);
-}
-
-/* What to declare so that both values fit; NULL: nothing does. */
-static const char *remedy(const struct sqrl_column_plan *c, const struct sqrl_node *value,
-                          char *out, size_t size) {
-    struct sqrl_field field = {
-        .kind = SQRL_KIND_RAGGED, .dtype = c->dtype, .dims = c->dims};
-    bool number = value && value->type >= SQRL_BOOL && value->type <= SQRL_FLOAT;
-    if (!value && c->declared)
-        snprintf(out, size, "add ? to the declared type to allow missing values");
-    else if (value && c->kind == SQRL_KIND_DENSE && c->dims &&
-             ((value->type == SQRL_NDARRAY && value->aux == c->dtype &&
-               value->size == c->dims) ||
-              (value->type == SQRL_ARRAY && c->dims == 1))) {
-        char type[160];
-        sqrl_field_type_text(&field, type, sizeof type);
-        snprintf(out, size, "declare \"%s\" (ragged) for it", type);
-    } else if (c->kind == SQRL_KIND_DENSE && !c->dims && value &&
-               value->type == SQRL_FLOAT)
-        snprintf(out, size, "declare \"float64\" for it");
-    else if (c->kind == SQRL_KIND_NULL && !number)
-        snprintf(out, size, "declare its type");
-    else if (number)
-        snprintf(out, size, "declare a type that holds both");
-    else
-        snprintf(out, size, "drop() the field, or make its values alike with map()");
-    return out;
-}
-
-int sqrl_column_clash(const struct sqrl_column_plan *c, struct sqrl_source *source,
-                      const struct sqrl_node *nodes, uint32_t node,
-                      const struct sqrl_place *place, struct sqrl_error *err) {
-    char value[100], type[100], advice[220];
-    if (node != SQRL_NO_NODE && nodes[node].type == SQRL_NULL)
-        node = SQRL_NO_NODE;
-    value_text(nodes, node, value, sizeof value);
-    column_text(c, type, sizeof type);
-    remedy(c, node == SQRL_NO_NODE ? NULL : &nodes[node], advice, sizeof advice);
-    const struct sqrl_shard *shard = sqrl_source_shard(source, c->first.shard);
-    const char *path = shard ? shard->path : "?";
-    size_t size = strlen(path);
-    char since[40] = "a sample";
-    if (c->first.sample != SQRL_UNKNOWN)
-        snprintf(since, sizeof since, "sample %llu", (unsigned long long)c->first.sample);
-    if (c->declared)
-        sqrl_error_set(err, SQRL_E_TYPE, "the value is %s, but %s was declared; %s",
-                       value, type, advice);
-    else
-        sqrl_error_set(err, SQRL_E_TYPE,
-                       "the value is %s, but the column is %s since %s of %s%s; %s",
-                       value, type, since, size > 100 ? "..." : "",
-                       size > 100 ? path + size - 100 : path, advice);
-    sqrl_error_at(err, SQRL_E_TYPE, "field \"%.120s\"", c->name);
-    return sqrl_error_at_sample(err, SQRL_E_TYPE, source, place);
 }

@@ -32,9 +32,18 @@ struct sqrl_columns {
     uint64_t needs_bytes; /* more than what is fixed: lengths x item size */
 };
 
+/* The block that fixes the columns, and where its rows that passed all filters begin. */
+struct sqrl_seen_block {
+    const struct sqrl_block *block;
+    const uint32_t *begin; /* [count] */
+    uint32_t count;
+};
+
 /* Fixes the columns: the fields of `schema` behind the plan's projection, declared ones
- * on top. SQRL_E_TYPE names a field that can't be one. */
-SQRL_CHECK int sqrl_columns_new(const struct sqrl_schema *schema, bool from_schema,
+ * on top. `seen` is NULL when the schema is the source's. SQRL_E_TYPE names a field that
+ * can't be one, two samples of it and their types. */
+SQRL_CHECK int sqrl_columns_new(const struct sqrl_schema *schema,
+                                const struct sqrl_seen_block *seen,
                                 const struct sqrl_plan *batch, struct sqrl_columns **out,
                                 struct sqrl_error *err);
 void sqrl_columns_free(struct sqrl_columns *columns);
@@ -48,6 +57,11 @@ bool sqrl_column_fits(const struct sqrl_column_plan *column,
 int sqrl_column_clash(const struct sqrl_column_plan *column, struct sqrl_source *source,
                       const struct sqrl_node *nodes, uint32_t node,
                       const struct sqrl_place *place, struct sqrl_error *err);
+/* The error for a field that can't be a column, called `name` in the batch. It looks for
+ * two samples that show it. Returns SQRL_E_TYPE. */
+int sqrl_field_clash(const struct sqrl_field *field, const char *name,
+                     struct sqrl_source *source, const struct sqrl_seen_block *seen,
+                     struct sqrl_error *err);
 /* Puts "shard: sample n" in front of an error. Returns its code. */
 int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *source,
                          const struct sqrl_place *place);
