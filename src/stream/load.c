@@ -6,6 +6,7 @@
  * comes, if it comes: a take() before it, or a filter, may leave it out.
  */
 #include "stream/executor.h"
+#include "value/schema.h"
 
 #include <stdlib.h>
 
@@ -122,12 +123,38 @@ static int worker_locator(struct sqrl_iterator *it, struct sqrl_worker *worker,
     return SQRL_E_NO_MEMORY;
 }
 
+/* True for fields that would come out of the stream but are no column. */
+static bool is_stranger(void *arg, const char *name) {
+    const struct sqrl_iterator *it = arg;
+    struct sqrl_name_map map = {0};
+    bool comes_out = false;
+    if (sqrl_name_map_add(&map, name, 0, NULL) == SQRL_OK &&
+        sqrl_projection_map(it->batch->names, &map, NULL) == SQRL_OK)
+        comes_out = map.count > 0;
+    sqrl_name_map_reset(&map);
+    return comes_out;
+}
+
+/* The schema of a block; where there are too many fields, of those that come out. */
+static int observe(struct sqrl_iterator *it, struct sqrl_schema *schema,
+                   const struct sqrl_block *block, struct sqrl_error *err) {
+    int code = sqrl_schema_observe(schema, block, err);
+    if (code == SQRL_E_LIMIT && it->batch->names) {
+        sqrl_schema_reset(schema);
+        code = sqrl_schema_observe_only(schema, block, is_stranger, it, err);
+    }
+    const struct sqrl_shard *shard = sqrl_source_shard(it->source, block->shard);
+    if (code == SQRL_E_LIMIT && shard)
+        sqrl_error_at(err, code, "%s", shard->path);
+    return code;
+}
+
 /* A filter may let only a row or two of the block through. What the others have in the
  * same fields is a better guess at the rows to come, as long as the types agree. */
-static int widen(struct sqrl_schema *schema, const struct sqrl_block *block,
-                 struct sqrl_error *err) {
+static int widen(struct sqrl_iterator *it, struct sqrl_schema *schema,
+                 const struct sqrl_block *block, struct sqrl_error *err) {
     struct sqrl_schema all = {0};
-    int code = sqrl_schema_observe(&all, block, err);
+    int code = observe(it, &all, block, err);
     for (uint32_t i = 0; i < schema->count && !code; i++) {
         struct sqrl_field *field = &schema->fields[i];
         int k = sqrl_schema_find(&all, field->name, strlen(field->name));
@@ -139,18 +166,6 @@ static int widen(struct sqrl_schema *schema, const struct sqrl_block *block,
     }
     sqrl_schema_reset(&all);
     return code;
-}
-
-/* True for fields that would come out of the stream but are no column. */
-static bool is_stranger(void *arg, const char *name) {
-    const struct sqrl_iterator *it = arg;
-    struct sqrl_name_map map = {0};
-    bool comes_out = false;
-    if (sqrl_name_map_add(&map, name, 0, NULL) == SQRL_OK &&
-        sqrl_projection_map(it->batch->names, &map, NULL) == SQRL_OK)
-        comes_out = map.count > 0;
-    sqrl_name_map_reset(&map);
-    return comes_out;
 }
 
 static int want_columns(struct sqrl_iterator *it, struct sqrl_columns *columns,
@@ -249,7 +264,12 @@ static int fix_from_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
         row[kept.count] = r;
         kept.begin[kept.count++] = loaded->block->begin[r];
     }
-    code = sqrl_schema_observe(&schema, &kept, err);
+    code = observe(it, &schema, &kept, err);
+    if (code == SQRL_E_LIMIT && kept.count < loaded->count) { /* its number is wrong */
+        sqrl_schema_reset(&schema);
+        kept.first = SQRL_UNKNOWN;
+        code = observe(it, &schema, &kept, err);
+    }
     bool counted = loaded->first != SQRL_UNKNOWN;
     for (uint32_t i = 0; i < schema.count && !code && counted; i++) { /* of those kept */
         struct sqrl_place *first = &schema.fields[i].first;
@@ -258,7 +278,7 @@ static int fix_from_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
             first->sample = loaded->first + row[k];
     }
     if (!code && kept.count && kept.count < loaded->count)
-        code = widen(&schema, loaded->block, err);
+        code = widen(it, &schema, loaded->block, err);
     const struct sqrl_seen_block seen = {loaded->block, kept.begin, kept.count};
     if (!code && schema.samples)
         code = sqrl_load_fix_columns(it, &schema, &seen, err);

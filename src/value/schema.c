@@ -21,9 +21,11 @@ void sqrl_schema_reset(struct sqrl_schema *schema) {
 int sqrl_schema_add(struct sqrl_schema *schema, const char *name, size_t size,
                     struct sqrl_error *err) {
     if (schema->count >= SQRL_MAX_FIELDS)
-        return sqrl_error_set(err, SQRL_E_LIMIT,
-                              "samples have more than %d different fields",
-                              SQRL_MAX_FIELDS);
+        return sqrl_error_set(
+            err, SQRL_E_LIMIT,
+            "samples have more than %d different fields; select() fewer, or "
+            "drop() some",
+            SQRL_MAX_FIELDS);
     if (schema->count == schema->capacity) {
         uint32_t capacity = SQRL_MAX(8u, 2 * schema->capacity);
         struct sqrl_field *fields = sqrl_realloc(

@@ -32,6 +32,13 @@ bool sqrl_dtype_join(enum sqrl_dtype *a, bool *a_python, bool *a_negative,
 SQRL_CHECK int sqrl_schema_add(struct sqrl_schema *schema, const char *name, size_t size,
                                struct sqrl_error *err);
 
+/* sqrl_schema_observe without the fields whose names `keep` refuses. Of a name that is
+ * too long it sees the first SQRL_MAX_FIELD_NAME bytes. */
+SQRL_CHECK int sqrl_schema_observe_only(struct sqrl_schema *schema,
+                                        const struct sqrl_block *block,
+                                        bool (*keep)(void *arg, const char *name),
+                                        void *arg, struct sqrl_error *err);
+
 /* sqrl_schema_merge where the other schema's samples begin at sample `begin` of ours:
  * places are moved by it. */
 SQRL_CHECK int sqrl_schema_merge_at(struct sqrl_schema *schema,

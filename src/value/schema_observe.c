@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#define NOT_KEPT UINT32_MAX
+
 struct known {
     uint64_t stamp; /* last sample that had the field, + 1 */
     uint32_t name_size;
@@ -27,6 +29,8 @@ struct observer {
     uint64_t sample; /* number of this sample, from 1: stamps */
     struct sqrl_place place;
     struct sqrl_error *err;
+    bool (*keep)(void *arg, const char *name); /* NULL: all fields */
+    void *keep_arg;
     size_t prefix; /* bytes of name that belong to the maps around */
     char name[SQRL_MAX_FIELD_NAME + 2];
 };
@@ -84,7 +88,13 @@ static int known_grow(struct observer *o) {
     return SQRL_OK;
 }
 
-/* The field of this dotted name, added when it is new. */
+static int at_sample(struct observer *o, int rc) {
+    if (o->place.sample == SQRL_UNKNOWN || rc != SQRL_E_LIMIT)
+        return rc;
+    return sqrl_error_at(o->err, rc, "sample %llu", (unsigned long long)o->place.sample);
+}
+
+/* The field of this dotted name, added when it is new, or NOT_KEPT. */
 static int find_slow(struct observer *o, const char *name, size_t size, uint32_t *out) {
     if (!o->table) {
         int rc = table_make(o);
@@ -101,9 +111,12 @@ static int find_slow(struct observer *o, const char *name, size_t size, uint32_t
             return SQRL_OK;
         }
     }
+    *out = NOT_KEPT;
+    if (o->keep && !o->keep(o->keep_arg, name))
+        return SQRL_OK;
     int rc = sqrl_schema_add(o->schema, name, size, o->err);
     if (rc || (rc = known_grow(o)))
-        return rc;
+        return at_sample(o, rc);
     uint32_t field = o->schema->count - 1;
     known_set(o, field);
     if (2 * o->schema->count > o->table_size)
@@ -128,10 +141,16 @@ static size_t name_append(struct observer *o, const uint8_t *key, size_t size) {
     return n <= SQRL_MAX_FIELD_NAME ? n : 0;
 }
 
-static int name_too_long(struct observer *o) {
-    return sqrl_error_set(o->err, SQRL_E_LIMIT,
-                          "sample %llu has a field whose name is longer than %d bytes",
-                          (unsigned long long)o->place.sample, SQRL_MAX_FIELD_NAME);
+static int name_too_long(struct observer *o, uint32_t *out) {
+    *out = NOT_KEPT;
+    o->name[SQRL_MAX_FIELD_NAME] = '\0';
+    if (o->keep && !o->keep(o->keep_arg, o->name))
+        return SQRL_OK;
+    int rc = sqrl_error_set(o->err, SQRL_E_LIMIT,
+                            "a field's name is longer than %d bytes (\"%.60s...\"); "
+                            "select() other fields, or drop() a map around it",
+                            SQRL_MAX_FIELD_NAME, o->name);
+    return at_sample(o, rc);
 }
 
 /* The field of key node `key` in the maps around it. */
@@ -146,7 +165,8 @@ static int find_field(struct observer *o, const struct sqrl_node *key, uint32_t 
     }
     size_t size = name_append(o, text, key->size);
     if (size == 0 && key->size > 0)
-        return name_too_long(o);
+        return name_too_long(o, out);
+    o->name[size] = '\0';
     if (guess < o->schema->count && o->known[guess].name_size == size &&
         memcmp(o->schema->fields[guess].name, o->name, size) == 0) {
         *out = guess;
@@ -308,40 +328,53 @@ static int observe_map(struct observer *o, uint32_t map) {
         n = sqrl_node_next(o->nodes, value);
         if (!can_name(o, key))
             continue;
+        uint32_t field = NOT_KEPT;
         if (node->type == SQRL_MAP && depth + 1 < SQRL_MAX_FIELD_DEPTH) {
             size_t size = name_append(o, o->bytes + key->v.offset, key->size);
-            if (size == 0 && key->size > 0)
-                return name_too_long(o);
+            if (size == 0 && key->size > 0) {
+                int rc = name_too_long(o, &field);
+                if (rc)
+                    return rc;
+                continue;
+            }
             o->name[size] = '.';
             o->prefix = size + 1;
             level[++depth] = (struct level){n, o->prefix};
             n = value + 1;
             continue;
         }
-        uint32_t field = 0;
         int rc = find_field(o, key, &field);
         if (rc)
             return rc;
-        observe_value(o, field, node);
+        if (field != NOT_KEPT)
+            observe_value(o, field, node);
     }
 }
 
 static int observe_bare(struct observer *o, uint32_t node) {
     uint32_t field;
     int rc = find_slow(o, "", 0, &field);
-    if (rc == SQRL_OK)
+    if (rc == SQRL_OK && field != NOT_KEPT)
         observe_value(o, field, &o->nodes[node]);
     return rc;
 }
 
 int sqrl_schema_observe(struct sqrl_schema *schema, const struct sqrl_block *block,
                         struct sqrl_error *err) {
+    return sqrl_schema_observe_only(schema, block, NULL, NULL, err);
+}
+
+int sqrl_schema_observe_only(struct sqrl_schema *schema, const struct sqrl_block *block,
+                             bool (*keep)(void *arg, const char *name), void *arg,
+                             struct sqrl_error *err) {
     struct observer o;
     memset(&o, 0, offsetof(struct observer, name));
     o.schema = schema;
     o.nodes = block->tape.nodes;
     o.bytes = block->bytes->data;
     o.err = err;
+    o.keep = keep;
+    o.keep_arg = arg;
     o.place.shard = block->shard;
     int rc = known_grow(&o);
     for (uint32_t i = 0; rc == SQRL_OK && i < schema->count; i++)

@@ -192,6 +192,20 @@ def test_an_integer_that_widens_its_column_beyond_itself(tmp_path: Path) -> None
     assert "sample 1" in text and "since sample 1" not in text and "float64" in text
 
 
+def test_too_many_and_too_long_names(tmp_path: Path) -> None:
+    for name, more in (("many", {f"f{i}": i for i in range(5000)}), ("long", {"x" * 1100: 1})):
+        rows = [{"a": 1, "m": {"k": 1}}, {"a": 2, "m": more}]
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(s) + "\n" for s in rows))
+        stream = squirrel.open(path)
+        with pytest.raises(squirrel.Error) as caught:
+            list(stream.batch(2))
+        text = str(caught.value)
+        assert f"{name}.jsonl: sample 1: " in text and "select()" in text and "drop()" in text
+        for chain in (stream.select("a"), stream.drop("m")):
+            assert [b["a"].tolist() for b in chain.batch(2)] == [[1, 2]]
+
+
 def test_declared_fields(tmp_path: Path) -> None:
     stream = packed(tmp_path, [{"x": 1}, {"x": 2}])
     (batch,) = stream.batch(2, fields={"x": "float32"})
