@@ -217,13 +217,38 @@ def measure(row: str, contenders: list, rounds: int) -> dict:
     return raw
 
 
+def best_of(row: str, kinds: dict) -> float:
+    """The better of stock and tuned."""
+    return (min if row == "first" else max)(slot["median"] for slot in kinds.values())
+
+
+def summary(results: dict) -> list[str]:
+    """One line a row, as the README shows it: ours, squirrel-core, and the best of the others."""
+    lines = ["| work | ours | squirrel-core | times it | best other | its figure | times it |",
+             "|---|---:|---:|---:|---|---:|---:|"]
+    for row, contenders in results["rows"].items():
+        values = {name: best_of(row, kinds) for name, kinds in contenders.items()}
+        ours, core = values.pop("ours", None), values.pop("squirrel-core", None)
+        others = {n: v for n, v in values.items() if not n.startswith(("ours", "ISA-L"))}
+        if ours is None or not (others or core):
+            continue
+        digits, ratio = (2, lambda v: v / ours) if row == "first" else (0, lambda v: ours / v)
+        best = (min if row == "first" else max)(others, key=others.get) if others else None
+        cells = [TITLES[row], f"{ours:,.{digits}f}"]
+        cells += [f"{core:,.{digits}f}", f"{ratio(core):.1f}"] if core else ["-", "-"]
+        cells += [best, f"{others[best]:,.{digits}f}", f"{ratio(others[best]):.2f}"] if best else ["-", "-", "-"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
 def table(results: dict) -> str:
     lines = [f"Machine: {results['machine']}.",
              f"Medians of {results['rounds']} interleaved rounds; samples/s unless said. Tuned: with",
-             "MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ raised. Ratios are of the better of both.", ""]
+             "MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ raised. Ratios are of the better of both.", "",
+             *summary(results)]
     for row, contenders in results["rows"].items():
         lines += [f"### {TITLES[row]}", "", "| | stock | tuned | ours / this | peak MB |", "|---|---:|---:|---:|---:|"]
-        best = {n: (min if row == "first" else max)(s["median"] for s in k.values()) for n, k in contenders.items()}
+        best = {n: best_of(row, kinds) for n, kinds in contenders.items()}
         for name, kinds in contenders.items():
             digits = 3 if row == "first" else 0
             shown = [f"{kinds[k]['median']:,.{digits}f}" if k in kinds else "-" for k in ("stock", "tuned")]
