@@ -321,9 +321,11 @@ def _flat(sample: Any, at: int, plain: set[str]) -> dict[str, Any]:
 
 
 def _escaped(key: Any, prefix: str, at: int) -> str:
-    if isinstance(key, str) and "\0" not in key:
+    if isinstance(key, str) and "\0" not in key and (key or prefix):
         return key.replace("\\", "\\\\").replace(".", "\\.")
-    why = "has a NUL in it" if isinstance(key, str) else f"is {_a(key)}"
+    why = f"is {_a(key)}"
+    if isinstance(key, str):
+        why = "has a NUL in it" if key else "is empty"
     where = f' in "{prefix[:-1]}"' if prefix else ""
     raise SampleTypeError(
         f"sample {at}: the key {key!r}{where} {why}, so it can't name a column; give it a name of "

@@ -239,6 +239,45 @@ int sqrl_load_fix_columns(struct sqrl_iterator *it, const struct sqrl_schema *sc
     return SQRL_OK;
 }
 
+static int explain_stranger(struct sqrl_iterator *it, const char *stranger, bool nameless,
+                            const struct sqrl_place *place, struct sqrl_error *err) {
+    if (nameless)
+        sqrl_error_set(err, SQRL_E_TYPE,
+                       "the key %s, so it can't name a column; give it a name of text "
+                       "with map(), or select() other fields",
+                       stranger);
+    else
+        sqrl_error_set(
+            err, SQRL_E_TYPE,
+            "field \"%.120s\" was not there when the columns were fixed%s; declare "
+            "its type, or drop() it",
+            stranger, it->columns->from_schema ? "" : " by the first block");
+    return sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, place);
+}
+
+/* Samples without a single name: no column, but perhaps a key that can't be one. */
+static int check_keys(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,
+                      uint32_t row, struct sqrl_error *err) {
+    struct sqrl_wants *wants = sqrl_wants_new(err);
+    struct sqrl_locator *locator = NULL;
+    int code = SQRL_E_NO_MEMORY;
+    if (wants) {
+        sqrl_wants_set_stranger(wants, is_stranger, it);
+        locator = sqrl_locator_new(wants, err);
+    }
+    if (locator) {
+        struct sqrl_place place = sqrl_row_place(loaded, row);
+        uint32_t found;
+        const char *stranger;
+        sqrl_locate(locator, loaded->nodes, loaded->block->begin[row], loaded->bytes,
+                    &found, &stranger);
+        code = stranger ? explain_stranger(it, stranger, true, &place, err) : SQRL_OK;
+    }
+    sqrl_locator_free(locator);
+    sqrl_wants_free(wants);
+    return code;
+}
+
 /* The columns come from the rows of the first block that pass the filters. */
 static int fix_from_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
                           struct sqrl_error *err) {
@@ -279,6 +318,8 @@ static int fix_from_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
     }
     if (!code && kept.count && kept.count < loaded->count)
         code = widen(it, &schema, loaded->block, err);
+    if (!code && kept.count && !schema.count)
+        code = check_keys(it, loaded, row[0], err);
     const struct sqrl_seen_block seen = {loaded->block, kept.begin, kept.count};
     if (!code && schema.samples)
         code = sqrl_load_fix_columns(it, &schema, &seen, err);
@@ -329,20 +370,11 @@ static int prepare(struct sqrl_iterator *it, struct sqrl_worker *worker,
 /* --- telling why a row fails --- */
 
 static int explain_columns(struct sqrl_iterator *it, const struct view *v, uint32_t node,
-                           const char *stranger, const struct sqrl_place *place,
-                           struct sqrl_error *err) {
+                           const struct sqrl_place *place, struct sqrl_error *err) {
     if (v->nodes[node].type != SQRL_MAP) {
         sqrl_error_set(
             err, SQRL_E_TYPE,
             "the sample is no map of named fields, so it can't be a row of a batch");
-        return sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, place);
-    }
-    if (stranger) {
-        sqrl_error_set(
-            err, SQRL_E_TYPE,
-            "field \"%.120s\" was not there when the columns were fixed%s; declare "
-            "its type, or drop() it",
-            stranger, it->columns->from_schema ? "" : " by the first block");
         return sqrl_error_at_sample(err, SQRL_E_TYPE, it->source, place);
     }
     for (uint32_t c = 0; c < it->columns->count; c++) {
@@ -383,8 +415,11 @@ int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded
             code = sqrl_error_at_sample(err, code, it->source, &place);
         else if (it->check_names) /* there was no memory to check it with */
             code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory to check names");
+        else if (stranger)
+            code = explain_stranger(it, stranger, sqrl_locator_nameless(locator), &place,
+                                    err);
         else
-            code = explain_columns(it, &v, node, stranger, &place, err);
+            code = explain_columns(it, &v, node, &place, err);
     }
     sqrl_locator_free(locator);
     free(found);

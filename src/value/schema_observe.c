@@ -306,8 +306,10 @@ struct level {
     size_t prefix;
 };
 
+/* Whether a key is a field's name. The empty one is that of samples which are no maps. */
 static bool can_name(const struct observer *o, const struct sqrl_node *key) {
-    return key->type == SQRL_STRING && !memchr(o->bytes + key->v.offset, '\0', key->size);
+    return key->type == SQRL_STRING && (key->size || o->prefix) &&
+           !memchr(o->bytes + key->v.offset, '\0', key->size);
 }
 
 static int observe_map(struct observer *o, uint32_t map) {

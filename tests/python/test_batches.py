@@ -411,13 +411,45 @@ def test_a_map_that_is_null_has_missing_fields(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", [1, b"k", "a\0b", ("a",), None], ids=str)
-def test_keys_that_name_no_column_are_refused(key: object) -> None:
+def test_keys_that_name_no_column_are_refused_behind_a_callable(key: object) -> None:
     from squirrel.iterstream import IterableSource
 
     for sample in ({"x": 3, key: 2}, {"x": 3, "m": {key: 2}}):
         with pytest.raises(squirrel.SampleTypeError) as caught:
             list(IterableSource([{"x": 3}, sample]).batch(2))
         assert "sample 1" in str(caught.value) and repr(key) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key, shown", [(7, "7"), (b"k", '"k"'), ("a\0b", '"a\\x00b"'), ("", '""')], ids=str
+)
+@pytest.mark.parametrize("later", [False, True])
+def test_keys_that_name_no_column_are_refused_natively(
+    tmp_path: Path, key: object, shown: str, later: bool
+) -> None:
+    for number, sample in enumerate(({"x": 3, key: 2}, {"x": 3, "m": {"n": 1, key: 2}})):
+        if number and key == "":
+            continue  # "m." is a name
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        # The columns are fixed by the footer's schema, or (JSON has no such keys) by a block.
+        stream = packed(folder, [{"x": 3}] * 2000 * later + [sample], block_bytes=10_000)
+        with pytest.raises(squirrel.SampleTypeError) as caught:
+            list(stream.batch(2))
+        message = str(caught.value)
+        assert f"sample {2000 * later}: the key {shown}" in message and "map()" in message
+        assert ('in "m"' in message) == bool(number)
+        # What the stages leave out is no loss; a missing value is none either.
+        assert sum(b.rows for b in stream.select("x").batch(9)) == 2000 * later + 1
+        if number:
+            assert sum(b.rows for b in stream.drop("m").batch(9)) == 2000 * later + 1
+        if key == b"k" and not number:
+            assert sum(b.rows for b in stream.drop("k").batch(9)) == 2000 * later + 1
+
+
+def test_samples_of_nameless_keys_alone(tmp_path: Path) -> None:
+    with pytest.raises(squirrel.SampleTypeError, match="sample 0: the key 5 is an integer"):
+        list(packed(tmp_path, [{5: 2}]).batch(2))
 
 
 def test_dots_in_keys_behind_a_callable(tmp_path: Path) -> None:

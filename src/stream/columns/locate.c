@@ -14,6 +14,7 @@
  */
 #include "stream/columns/wants.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define LAYOUTS 4u
@@ -60,6 +61,7 @@ struct sqrl_locator {
     struct known_name known[KNOWN_NAMES]; /* open addressing */
     uint32_t known_count;
     char *stranger; /* of the last sample */
+    bool nameless;  /* it is a key that can't name a field */
 };
 
 /* One walk over a sample. */
@@ -129,11 +131,55 @@ static char *tree_name(const struct sqrl_wants *wants, uint32_t tree) {
     return name;
 }
 
-/* Other keys live in samples, but no schema knows them. */
-static bool can_name(const struct walk *w, uint32_t key) {
+/* Other keys live in samples, but no schema knows them. The empty name is that of samples
+ * which are no maps. */
+static bool can_name(const struct walk *w, uint32_t key, bool top) {
     const struct sqrl_node *k = &w->nodes[key];
-    return k->type == SQRL_STRING && k->size &&
+    return k->type == SQRL_STRING && (k->size || !top) &&
            !memchr(w->bytes + k->v.offset, 0, k->size);
+}
+
+/* What the stages in front call a key: those of bytes are dropped by their text, others
+ * are out of reach. malloc'd. */
+static char *reach_name(const struct walk *w, const char *above, uint32_t key) {
+    const struct sqrl_node *k = &w->nodes[key];
+    const void *text = w->bytes + k->v.offset;
+    if (is_text(k) && !memchr(text, 0, k->size))
+        return child_name(above, text, k->size);
+    return child_name(above, "\x01", 1);
+}
+
+/* A key that can't name a field and what is wrong with it, for messages; malloc'd. */
+static char *key_fault(const struct walk *w, const char *above, uint32_t key) {
+    const struct sqrl_node *k = &w->nodes[key];
+    char shown[176];
+    size_t n = 0;
+    const char *why = k->type == SQRL_BINARY ? "is binary" : "is no text";
+    if (k->type == SQRL_STRING)
+        why = k->size ? "has a NUL in it" : "is empty";
+    if (k->type == SQRL_INT || k->type == SQRL_UINT) {
+        const char *form = k->type == SQRL_INT ? "%lld" : "%llu";
+        n = (size_t)snprintf(shown, sizeof shown, form, (unsigned long long)k->v.u);
+        why = "is an integer";
+    } else if (is_text(k)) {
+        const uint8_t *text = w->bytes + k->v.offset;
+        shown[n++] = '"';
+        for (uint32_t i = 0; i < SQRL_MIN(k->size, 40u); i++)
+            n += (size_t)snprintf(shown + n, sizeof shown - n,
+                                  text[i] < ' ' || text[i] == 127 ? "\\x%02x" : "%c",
+                                  text[i]);
+        shown[n++] = '"';
+    }
+    shown[n] = 0;
+    return sqrl_format(NULL, "%s%s%.120s%s%s%s", shown,
+                       !*above ? "" : n ? " in \"" : "in \"", above,
+                       *above ? "\"" : "", n || *above ? " " : "", why);
+}
+
+/* Sets the stranger: a key that can't name a field. */
+static void refuse_key(struct walk *w, const char *above, uint32_t key) {
+    w->locator->stranger = key_fault(w, above, key);
+    w->locator->nameless = true;
 }
 
 static struct known_name *known_slot(struct sqrl_locator *l, uint32_t tree,
@@ -161,30 +207,32 @@ static void remember(struct sqrl_locator *l, struct known_name *slot, uint32_t t
 }
 
 /* Walks an unwanted value for fields that must not be there. Takes `name` over. */
-static char *find_stranger(const struct walk *w, char *name, uint32_t value,
+static void find_stranger(struct walk *w, char *name, uint32_t value,
                            unsigned depth) {
     const struct sqrl_node *nodes = w->nodes;
     const struct sqrl_wants *wants = w->locator->wants;
-    char *found = NULL;
     if (nodes[value].type != SQRL_MAP || depth == STRANGER_DEPTH ||
         is_nothing(&nodes[value])) {
         if (!is_nothing(&nodes[value]) && wants->stranger(wants->stranger_arg, name))
-            return name;
-        free(name);
-        return NULL;
+            w->locator->stranger = name;
+        else
+            free(name);
+        return;
     }
     uint32_t end = sqrl_node_next(nodes, value);
-    for (uint32_t key = value + 1; key < end && !found;) {
+    for (uint32_t key = value + 1; key < end && !w->locator->stranger;) {
         uint32_t at = sqrl_node_next(nodes, key);
-        if (can_name(w, key)) {
-            char *below =
-                child_name(name, w->bytes + nodes[key].v.offset, nodes[key].size);
-            found = below ? find_stranger(w, below, at, depth + 1) : NULL;
+        char *below = reach_name(w, name, key);
+        if (below && can_name(w, key, false)) {
+            find_stranger(w, below, at, depth + 1);
+        } else if (below) {
+            if (!is_nothing(&nodes[at]) && wants->stranger(wants->stranger_arg, below))
+                refuse_key(w, name, key);
+            free(below);
         }
         key = sqrl_node_next(nodes, at);
     }
     free(name);
-    return found;
 }
 
 /* An unwanted field. Nothing may be lost silently: one that no stage dropped is a
@@ -193,27 +241,29 @@ static bool judge(struct walk *w, uint32_t tree, uint32_t key, uint32_t value) {
     struct sqrl_locator *l = w->locator;
     const struct sqrl_node *k = &w->nodes[key], *v = &w->nodes[value];
     const uint8_t *text = w->bytes + k->v.offset;
-    if (!l->wants->stranger || l->stranger || !can_name(w, key))
+    if (!l->wants->stranger || l->stranger)
         return false;
-    struct known_name *slot = known_slot(l, tree, text, k->size);
-    if (slot->key)
+    struct known_name *slot = is_text(k) ? known_slot(l, tree, text, k->size) : NULL;
+    if (slot && slot->key)
         return false;
     char *above = tree_name(l->wants, tree);
-    char *name = above ? child_name(above, text, k->size) : NULL;
+    char *name = above ? reach_name(w, above, key) : NULL;
+    bool strange = name && l->wants->stranger(l->wants->stranger_arg, name);
+    bool guard = strange && is_nothing(v);
+    if (name && !strange && slot)
+        remember(l, slot, tree, text, k->size);
+    if (strange && !guard) {
+        w->layout = NULL; /* it depends on what is in the map */
+        if (can_name(w, key, tree == 0)) {
+            find_stranger(w, name, value, 0);
+            name = NULL;
+        } else {
+            refuse_key(w, above, key);
+        }
+    }
     free(above);
-    if (!name || !l->wants->stranger(l->wants->stranger_arg, name)) {
-        if (name)
-            remember(l, slot, tree, text, k->size);
-        free(name);
-        return false;
-    }
-    if (is_nothing(v)) {
-        free(name);
-        return true;
-    }
-    l->stranger = find_stranger(w, name, value, 0);
-    w->layout = NULL; /* it depends on what is in the map */
-    return false;
+    free(name);
+    return guard;
 }
 
 /* --- walking the tree, learning a layout --- */
@@ -420,9 +470,14 @@ void sqrl_locate(struct sqrl_locator *l, const struct sqrl_node *nodes, uint32_t
         return;
     free(l->stranger);
     l->stranger = NULL;
+    l->nameless = false;
     walk_and_learn(l, nodes, node, bytes, found);
     if (stranger)
         *stranger = l->stranger;
+}
+
+bool sqrl_locator_nameless(const struct sqrl_locator *l) {
+    return l->stranger && l->nameless;
 }
 
 struct sqrl_locator *sqrl_locator_new(const struct sqrl_wants *wants,

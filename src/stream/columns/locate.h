@@ -40,5 +40,8 @@ void sqrl_locator_free(struct sqrl_locator *locator);
 void sqrl_locate(struct sqrl_locator *locator, const struct sqrl_node *nodes,
                  uint32_t node, const uint8_t *bytes, uint32_t *found,
                  const char **stranger);
+/* True when the stranger of the last sqrl_locate is a key that can't name a field (no
+ * text, empty, or with a NUL): *stranger then says which, where and why. */
+bool sqrl_locator_nameless(const struct sqrl_locator *locator);
 
 #endif
