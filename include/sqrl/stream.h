@@ -35,7 +35,12 @@ SQRL_API void sqrl_plan_unref(struct sqrl_plan *plan);
  *     path contains "/api/"   path startswith "/"   path endswith ".png"   note is null
  * Literals: integers, floats, "..." or '...', true, false, null. A comparison with a
  * missing or null field is false (`is null` is true); numbers compare by value; comparing
- * a string with a number is false for == and an error that names the sample for <. */
+ * a string with a number is false for == and an error that names the sample for <.
+ * A field that no sample has is a misspelt one: SQRL_E_NOT_FOUND from sqrl_iterator_open
+ * where the source knows its fields (native shards; without batch or shuffle_all only up
+ * to 256 of them), or where a stage in front removes it; a warning in the log at the end
+ * of the stream elsewhere. An expression that tests the field for null says that it may
+ * be missing: "flagged is not null and flagged" is never an error. */
 SQRL_CHECK int sqrl_plan_filter(struct sqrl_plan *plan, const char *expression,
                                 struct sqrl_plan **out, struct sqrl_error *err);
 /* Keeps only, or removes, fields; dotted names reach into maps. A selected field that a

@@ -178,6 +178,11 @@ class Stream(Composable):
                 path contains "/api/"    path startswith "/"    note is null
 
                 A comparison with a missing or null field is false. Or a callable of one sample.
+
+        Raises:
+            NotFoundError: (when iterated) no sample has such a field, where that is known before
+                reading: native shards. Elsewhere a warning is logged at the end. A field that the
+                expression tests for null may be missing everywhere.
         """
         if isinstance(predicate, str):
             return self._then("filter", predicate)

@@ -492,8 +492,11 @@ void sqrl_assign_run(struct sqrl_iterator *it) {
             step_window(it, room);
         if (!a->current && !a->window && a->code)
             a->ended = true;
-        if (a->ended && !it->finished)
+        if (a->ended && !it->finished) {
             flush(it);
+            if (!a->code && !a->complete && !a->cut)
+                sqrl_filters_tell(it);
+        }
         pthread_mutex_lock(&it->lock);
         publish(it);
         if (a->ended) {

@@ -348,6 +348,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     sqrl_columns_free(it->columns);
     if (it->wants != it->filter_wants)
         sqrl_wants_free(it->wants);
+    sqrl_filters_free(it->filter_names);
     sqrl_wants_free(it->filter_wants);
     sqrl_account_unref(it->account);
     pthread_cond_destroy(&it->ready);

@@ -159,6 +159,7 @@ struct sqrl_iterator {
 
     struct sqrl_filter *filter;
     uint32_t filters;
+    struct sqrl_filter_names *filter_names; /* NULL: no filter */
     struct sqrl_wants *filter_wants;
     struct sqrl_wants
         *wants; /* of filters and columns; numbers of filters are the same */
@@ -230,6 +231,22 @@ bool sqrl_strand_ready(const struct sqrl_iterator *it);
 /* Lets go of what is loaded: nobody will take it any more. */
 void sqrl_strands_drop(struct sqrl_iterator *it);
 void sqrl_strands_free(struct sqrl_iterator *it);
+
+/* --- filter_names.c: a field that no sample has --- */
+/* SQRL_E_NOT_FOUND when that is known before reading; `schema`: the source's, if known.
+ */
+SQRL_CHECK int sqrl_filters_check(struct sqrl_iterator *it,
+                                  const struct sqrl_schema *schema,
+                                  struct sqrl_error *err);
+void sqrl_filters_free(struct sqrl_filter_names *names);
+/* True while a field was in no sample; _see notes what was found in one more and says the
+ * same. Any thread. */
+bool sqrl_filters_lack(const struct sqrl_iterator *it);
+bool sqrl_filters_see(struct sqrl_iterator *it, const uint32_t *found);
+/* Looks through a block that lacks one, once, for what may have been meant. */
+void sqrl_filters_look(struct sqrl_iterator *it, const struct sqrl_block *block);
+/* The end: logs a warning about a field that no sample had. */
+void sqrl_filters_tell(struct sqrl_iterator *it);
 
 /* --- load.c --- */
 void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job);

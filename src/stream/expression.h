@@ -29,6 +29,9 @@ void sqrl_expression_free(struct sqrl_expression *expression);
 uint32_t sqrl_expression_fields(const struct sqrl_expression *expression);
 const char *sqrl_expression_field(const struct sqrl_expression *expression, uint32_t i);
 
+/* True for a field that the expression tests for null: it may be missing everywhere. */
+bool sqrl_expression_may_lack(const struct sqrl_expression *expression, uint32_t field);
+
 /* Tests one sample. found[map[i]] is the node of field i, or SQRL_NO_NODE where the
  * sample lacks it; map[i] is SQRL_NO_NODE for a field that no sample can have. Any
  * thread. SQRL_E_TYPE when values of kinds that have no order are compared. */

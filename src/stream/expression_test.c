@@ -408,3 +408,21 @@ int sqrl_expression_test(const struct sqrl_expression *x, const struct sqrl_node
     *out = !code && condition;
     return code;
 }
+
+static bool is_field(const struct sqrl_expression *x, uint32_t operand, uint32_t field) {
+    return x->operand[operand].kind == VALUE_FIELD && x->operand[operand].v.u == field;
+}
+
+bool sqrl_expression_may_lack(const struct sqrl_expression *x, uint32_t field) {
+    for (uint32_t i = 0; i < x->codes; i++) {
+        const struct instruction *in = &x->code[i];
+        if (in->op == OP_IS_NULL && is_field(x, in->left, field))
+            return true;
+        if (in->op != OP_EQUAL && in->op != OP_UNEQUAL)
+            continue;
+        if ((is_field(x, in->left, field) && x->operand[in->right].kind == VALUE_NULL) ||
+            (is_field(x, in->right, field) && x->operand[in->left].kind == VALUE_NULL))
+            return true;
+    }
+    return false;
+}

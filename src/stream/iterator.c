@@ -266,6 +266,8 @@ static int open_parts(struct sqrl_iterator *it, struct sqrl_error *err) {
     }
     code = open_columns(it, &schema, err);
     if (!code)
+        code = sqrl_filters_check(it, schema, err);
+    if (!code)
         code = make_order(it, schema, err);
     return code;
 }

@@ -87,10 +87,13 @@ static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
     uint8_t *stage = (uint8_t *)(uintptr_t)loaded->stage;
     uint8_t all = (uint8_t)it->filters;
     bool measure = cells && it->measure_want != SQRL_NO_NODE, plain = true;
+    bool lack = sqrl_filters_lack(it);
     for (uint32_t row = 0; row < loaded->count; row++) {
         const char *stranger = NULL;
         if (cells || it->filters)
             sqrl_locate(locator, v.nodes, begin[row], v.bytes, found, &stranger);
+        if (SQRL_UNLIKELY(lack))
+            lack = sqrl_filters_see(it, found);
         uint8_t passed = it->filters ? run_filters(&v, NULL) : 0;
         if (cells && passed == all) {
             bool good = !stranger && v.nodes[begin[row]].type == SQRL_MAP &&
@@ -106,6 +109,8 @@ static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
     }
     if (plain)
         loaded->stage = NULL;
+    if (lack)
+        sqrl_filters_look(it, loaded->block);
 }
 
 static int worker_locator(struct sqrl_iterator *it, struct sqrl_worker *worker,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import pickle
 from pathlib import Path
 
@@ -53,6 +54,59 @@ def test_filter_by_expression_and_by_callable_agree(images: Path) -> None:
         stream.filter("label >=")
     with pytest.raises(TypeError, match="in front"):
         stream.map(add).filter("label == 1")
+
+
+def test_a_filter_on_a_field_that_no_sample_has(images: Path) -> None:
+    stream = squirrel.open(images)
+    wrong = stream.filter("lable == 3")
+    for plan in (wrong, wrong.batch(5), wrong.shuffle_all(1), wrong.select("label")):
+        with pytest.raises(squirrel.NotFoundError, match='"lable"; did you mean "label"?'):
+            list(plan)
+    with pytest.raises(squirrel.NotFoundError, match='"text" is removed by select'):
+        list(stream.select("label").filter("text == 'x'"))
+    renamed = stream.rename(label="klass")
+    with pytest.raises(squirrel.NotFoundError, match='"clazz"; did you mean "klass"?'):
+        list(renamed.filter("clazz == 3"))
+    with pytest.raises(squirrel.NotFoundError, match='"label" is removed by .* rename'):
+        list(renamed.filter("label == 3"))
+    # Who tests for null knows that it may be missing.
+    assert len(list(stream.filter("lable is null"))) == 2000
+    assert len(list(stream.filter("lable == null"))) == 2000
+    assert list(stream.filter("lable is not null and lable > 3")) == []
+
+
+def test_a_field_that_only_some_samples_have(tmp_path: Path, caplog) -> None:
+    samples = [{"x": i} for i in range(500)] + [{"x": 500, "rare": {"y": 1}}]
+    squirrel.pack(samples, tmp_path / "shards", samples_per_shard=100)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(s) + "\n" for s in samples))
+    for name in ("shards", "a.jsonl"):
+        stream = squirrel.open(tmp_path / name)
+        assert [s["x"] for s in stream.filter("rare.y == 1")] == [500]
+        assert [s["x"] for s in stream.filter("rare is not null")] == [500]
+        assert [b["x"].tolist() for b in stream.filter("rare.y == 1").select("x").batch(3)] == [[500]]
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_warning_where_fields_are_not_known(tmp_path: Path, caplog, batched: bool) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"label": i, "m": {"n": i}}) + "\n" for i in range(50)))
+    stream = squirrel.open(path)
+
+    def run(plan: squirrel.Stream) -> int:
+        caplog.clear()
+        return len(list(plan.batch(5) if batched else plan))
+
+    assert run(stream.filter("lable == 3")) == 0
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.name == "squirrel"
+    assert '"lable"; did you mean "label"?' in record.getMessage()
+    assert run(stream.filter("m.k != 3")) == 0 and '"m.k"' in caplog.text
+    for fine in ("lable is null", "label == 900", "m.n == 900 or m is null"):
+        run(stream.filter(fine))
+        assert caplog.text == "", fine
+    run(stream.filter("lable == 3").take(0))  # nothing was read
+    assert caplog.text == ""
 
 
 def test_select_drop_rename(images: Path) -> None:

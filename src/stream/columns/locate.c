@@ -172,8 +172,10 @@ static char *key_fault(const struct walk *w, const char *above, uint32_t key) {
     }
     shown[n] = 0;
     return sqrl_format(NULL, "%s%s%.120s%s%s%s", shown,
-                       !*above ? "" : n ? " in \"" : "in \"", above,
-                       *above ? "\"" : "", n || *above ? " " : "", why);
+                       !*above ? ""
+                       : n     ? " in \""
+                               : "in \"",
+                       above, *above ? "\"" : "", n || *above ? " " : "", why);
 }
 
 /* Sets the stranger: a key that can't name a field. */
@@ -207,8 +209,7 @@ static void remember(struct sqrl_locator *l, struct known_name *slot, uint32_t t
 }
 
 /* Walks an unwanted value for fields that must not be there. Takes `name` over. */
-static void find_stranger(struct walk *w, char *name, uint32_t value,
-                           unsigned depth) {
+static void find_stranger(struct walk *w, char *name, uint32_t value, unsigned depth) {
     const struct sqrl_node *nodes = w->nodes;
     const struct sqrl_wants *wants = w->locator->wants;
     if (nodes[value].type != SQRL_MAP || depth == STRANGER_DEPTH ||
