@@ -55,10 +55,16 @@ SQRL_CHECK int sqrl_plan_drop(struct sqrl_plan *plan, const char *const *names,
 SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
                                 const char *const *to, size_t count,
                                 struct sqrl_plan **out, struct sqrl_error *err);
+/* window_bytes of sqrl_plan_shuffle_all: single samples are permuted. */
+#define SQRL_SINGLE_SAMPLES UINT64_MAX
 /* Random order of all samples: chunks (runs of blocks) are permuted, and samples within
  * windows of about sixteen chunks, window_bytes in memory together (0: 64 MiB). A running
  * shuffle holds about two windows: one is handed out while the next is read. A compressed
  * file that is only read from its beginning is one chunk: many small ones shuffle better.
+ * With SQRL_SINGLE_SAMPLES any sample may come next: each is read for itself with the
+ * block it is in, which is slow but needs no window; the samples of all shards must be
+ * counted (SQRL_E_UNSUPPORTED when the iterator is opened).
+ * Another epoch (sqrl_iterator_options) gives another order of the same seed.
  * Must stand before take, skip and batch. */
 SQRL_CHECK int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed,
                                      uint64_t window_bytes, struct sqrl_plan **out,
@@ -147,6 +153,14 @@ struct sqrl_run {
 /* Starts a plan. Threads begin to read at the first next. */
 SQRL_CHECK int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
                                   struct sqrl_error *err);
+/* Zero means the default; `size` is sizeof(struct sqrl_iterator_options). */
+struct sqrl_iterator_options {
+    size_t size;
+    uint64_t epoch; /* of shuffle_all: another one, another order */
+};
+SQRL_CHECK int sqrl_iterator_start(struct sqrl_plan *plan,
+                                   const struct sqrl_iterator_options *options,
+                                   struct sqrl_iterator **out, struct sqrl_error *err);
 /* The next run of samples; *out is NULL at the end. A run is the caller's until
  * sqrl_run_release. Errors take their place in the sequence: what was good before comes
  * first. After an error or the end every further call repeats it. */

@@ -197,8 +197,10 @@ PyObject *ext_source_new(struct ext_state *state,
                          struct sqrl_source *source);                    /* steals */
 PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan); /* steals */
 struct sqrl_plan *ext_plan_get(PyObject *self);
-PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan, bool copy);
-PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan);
+PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
+                           const struct sqrl_iterator_options *options, bool copy);
+PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
+                           const struct sqrl_iterator_options *options);
 /* Owners of memory that arrays point into. */
 PyObject *ext_pin_new(struct ext_state *state, struct sqrl_block *block);
 PyObject *ext_memory_new(struct ext_state *state,

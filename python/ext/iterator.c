@@ -53,7 +53,8 @@ struct batches {
 
 /* --- the core --- */
 
-static int core_open(struct ext_state *state, struct core *core, struct sqrl_plan *plan) {
+static int core_open(struct ext_state *state, struct core *core, struct sqrl_plan *plan,
+                     const struct sqrl_iterator_options *options) {
     struct sqrl_error err;
     int rc;
     core->lock = PyThread_allocate_lock();
@@ -65,7 +66,7 @@ static int core_open(struct ext_state *state, struct core *core, struct sqrl_pla
     core->plan = sqrl_plan_ref(plan);
     core->source = sqrl_plan_get_source(plan);
     Py_BEGIN_ALLOW_THREADS
-    rc = sqrl_iterator_open(plan, &core->iterator, &err);
+    rc = sqrl_iterator_start(plan, options, &core->iterator, &err);
     Py_END_ALLOW_THREADS
     if (rc == SQRL_OK)
         return 0;
@@ -211,12 +212,13 @@ static void run_drop(struct held_run *held) {
     }
 }
 
-PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan, bool copy) {
+PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
+                           const struct sqrl_iterator_options *options, bool copy) {
     struct samples *self = (struct samples *)ext_alloc(state->type[EXT_SAMPLES]);
     if (self == NULL)
         return NULL;
     ext_builder_init(&self->builder, state, copy, sqrl_plan_projection(plan));
-    if (core_open(state, &self->core, plan) < 0) {
+    if (core_open(state, &self->core, plan, options) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -353,11 +355,12 @@ static PyObject *samples_exit(PyObject *op, PyObject *args) {
 
 /* --- batches --- */
 
-PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan) {
+PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
+                           const struct sqrl_iterator_options *options) {
     struct batches *self = (struct batches *)ext_alloc(state->type[EXT_BATCHES]);
     if (self == NULL)
         return NULL;
-    if (core_open(state, &self->core, plan) < 0) {
+    if (core_open(state, &self->core, plan, options) < 0) {
         Py_DECREF(self);
         return NULL;
     }

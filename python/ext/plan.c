@@ -255,15 +255,19 @@ static PyObject *plan_batched(PyObject *self, void *unused) {
 }
 
 static PyObject *plan_iterate(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *keys[] = {"copy", NULL};
+    static char *keys[] = {"copy", "epoch", NULL};
+    struct sqrl_iterator_options options = {.size = sizeof options};
+    unsigned long long epoch = 0;
     int copy = 1;
     struct ext_state *state = ext_state_of(self);
     struct sqrl_plan *plan = ext_plan_get(self);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:iterate", keys, &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pK:iterate", keys, &copy, &epoch))
         return NULL;
+    options.epoch = epoch;
     ext_share_cores(state);
-    return sqrl_plan_is_batched(plan) ? ext_batches_open(state, plan)
-                                      : ext_samples_open(state, plan, copy != 0);
+    return sqrl_plan_is_batched(plan)
+               ? ext_batches_open(state, plan, &options)
+               : ext_samples_open(state, plan, &options, copy != 0);
 }
 
 static PyObject *plan_arrow_stream(PyObject *self, PyObject *unused) {
@@ -299,7 +303,7 @@ static PyMethodDef plan_methods[] = {
     {"describe", plan_describe, METH_NOARGS,
      "describe($self, /)\n--\n\nThe stages as text."},
     {"iterate", (PyCFunction)(void (*)(void))plan_iterate, METH_VARARGS | METH_KEYWORDS,
-     "iterate($self, copy=True)\n--\n\nStarts the plan."},
+     "iterate($self, copy=True, epoch=0)\n--\n\nStarts the plan."},
     {"arrow_stream", plan_arrow_stream, METH_NOARGS,
      "arrow_stream($self, /)\n--\n\nA capsule of the Arrow C stream interface."},
     {NULL, NULL, 0, NULL}};

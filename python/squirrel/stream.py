@@ -76,13 +76,18 @@ class Stream(Composable):
 
     def _then(self, verb: str, *args: Any, **kw: Any) -> Stream:
         plan: _native.Plan = getattr(self._plan, verb)(*args, **kw)
-        return Stream(
+        return self._with((*self._stages, (verb, args, kw)), plan)
+
+    def _with(self, stages: tuple[tuple[Any, ...], ...], plan: _native.Plan) -> Stream:
+        stream = Stream(
             self.url,
             self.options,
-            _stages=(*self._stages, (verb, args, kw)),
+            _stages=stages,
             _native_plan=plan,
             _native_source=self._opened,
         )
+        stream._epoch = self._epoch
+        return stream
 
     # --- looking ---
 
@@ -117,16 +122,10 @@ class Stream(Composable):
         return self._plan.describe()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.url, self.options, self._stages)
+        return _restore, (self.url, self.options, self._stages, self._epoch)
 
     def __copy__(self) -> Stream:
-        return Stream(
-            self.url,
-            self.options,
-            _stages=self._stages,
-            _native_plan=self._plan,
-            _native_source=self._opened,
-        )
+        return self._with(self._stages, self._plan)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
         return self.__copy__()
@@ -134,13 +133,13 @@ class Stream(Composable):
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:
-        iterator = self._plan.iterate()
+        iterator = self._plan.iterate(epoch=self._epoch_of(run))
         run.native = iterator
         run.closers.append(iterator.close)
         return iterator
 
     def __iter__(self) -> Iterator[Any]:
-        return self._plan.iterate()
+        return self._plan.iterate(epoch=self._epoch or 0)
 
     def iterator(  # type: ignore[override]
         self, copy: bool = True
@@ -151,7 +150,7 @@ class Stream(Composable):
             copy: False lends arrays as read-only views of the block that was read; a view keeps
                 its whole block (about 1 MiB) in memory for as long as it lives.
         """
-        return self._plan.iterate(copy=copy)
+        return self._plan.iterate(copy=copy, epoch=self._epoch or 0)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches as an Arrow C stream: ``pyarrow.RecordBatchReader.from_stream(...)``."""
@@ -201,18 +200,23 @@ class Stream(Composable):
         pairs = {**(names or {}), **more}
         return self._then("rename", tuple(pairs), tuple(pairs.values()))
 
-    def shuffle_all(self, seed: int | None = None, window: int | str = 0) -> Stream:
-        """Random order of all samples, the same for the same seed.
+    def shuffle_all(
+        self, seed: int | None = None, window: int | str | None = 0
+    ) -> Stream:
+        """Random order of all samples, the same for the same seed and epoch.
 
         Args:
-            seed: 0 to 2**64-1; give another one each epoch. None draws one now.
+            seed: 0 to 2**64-1. None draws one now. ``set_epoch`` gives another order of it.
             window: bytes of samples mixed at a time (0: 64 MiB), or a text such as "64 MiB".
+                None: any sample may come next; each is read for itself with its block (about
+                1 MiB), which is slow, and needs shards whose samples are counted.
         """
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
         elif not hasattr(seed, "__index__"):
             raise TypeError(f"shuffle_all: the seed must be an int, not {seed!r}")
-        return self._then("shuffle_all", seed % (1 << 64), _bytes(window))
+        size = (1 << 64) - 1 if window is None else _bytes(window)
+        return self._then("shuffle_all", seed % (1 << 64), size)
 
     def take(self, n: int | None) -> Stream:
         """The first n samples, behind batch() batches; None: all."""
@@ -273,9 +277,11 @@ class Stream(Composable):
 
 
 def _restore(
-    url: str, options: dict[str, Any], stages: tuple[tuple[Any, ...], ...]
+    url: str, options: dict[str, Any], stages: tuple[tuple[Any, ...], ...], epoch: int | None
 ) -> Stream:
-    return Stream(url, options, _stages=stages)
+    stream = Stream(url, options, _stages=stages)
+    stream._epoch = epoch
+    return stream
 
 
 def _at_least(n: int, least: int, what: str) -> int:

@@ -247,14 +247,14 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
     const struct sqrl_batch_options *o = it->batch ? &it->batch->batching.options : NULL;
     bool plain = !from->stage && !a->ops && !(o && (o->boundaries || !o->batch_size));
     if (plain) {
-        int code = append_range(it, from, &a->row, from->count, room);
+        int code = append_range(it, from, &a->row, from->to, room);
         if (code)
             end_with(a, code);
     }
-    while (!plain && a->row < from->count && !a->ended && a->emitted_count < room &&
+    while (!plain && a->row < from->to && !a->ended && a->emitted_count < room &&
            a->emitted_bytes < STEP_BYTES)
         take_row(it, from, a->row++);
-    if (a->row < from->count && !a->ended)
+    if (a->row < from->to && !a->ended)
         return;
     if (!it->batch && !a->code) {
         int code = emit_run(it); /* one run a block */
@@ -295,7 +295,8 @@ static void step_window(struct sqrl_iterator *it, uint32_t room) {
            a->emitted_bytes < STEP_BYTES) {
         uint64_t at = sqrl_permutation_at(&a->permutation, a->position++);
         uint32_t block = sqrl_window_find(a->window, at);
-        take_row(it, a->window->block[block], (uint32_t)(at - a->window->first[block]));
+        struct sqrl_loaded *from = a->window->block[block];
+        take_row(it, from, from->from + (uint32_t)(at - a->window->first[block]));
         if (!it->batch && a->open[0] && a->open[0]->count == RUN_ROWS) {
             int code = emit_run(it);
             if (code)
@@ -336,10 +337,10 @@ static int add_to_window(struct sqrl_assign *a, struct sqrl_loaded *loaded) {
 
 static void take_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded) {
     struct sqrl_assign *a = &it->assign;
-    bool rows = loaded->count || !loaded->code;
-    if (!it->shuffled && rows) { /* its error, if any, comes behind them */
+    bool rows = loaded->from < loaded->to || !loaded->code;
+    if (!it->windowed && rows) { /* its error, if any, comes behind them */
         a->current = loaded;
-        a->row = 0;
+        a->row = loaded->from;
         return;
     }
     int code = rows ? add_to_window(a, loaded) : SQRL_OK;

@@ -38,6 +38,7 @@ struct sqrl_strand {
     uint64_t claimed;     /* blocks whose loading has begun */
     uint64_t taken;       /* blocks that ASSIGN has */
     uint64_t rows;        /* samples in them and before; SQRL_UNKNOWN: not counted */
+    uint64_t passed;      /* the same, counted from the chunk's first sample */
     uint32_t loading;     /* tasks under way */
     struct sqrl_loaded *done[STRAND_ROOM];
 };
@@ -46,7 +47,8 @@ struct sqrl_strand {
 struct sqrl_window {
     int refs;
     struct sqrl_loaded **block;
-    uint64_t *first; /* [count + 1] of each block's rows within the window */
+    uint64_t *first; /* [count + 1] of each block's rows (from .. to) within the window */
+    uint64_t chunk, chunk_row; /* where it begins in the sequence */
     uint32_t count, capacity;
     uint64_t bytes;
     uint32_t *guess; /* [WINDOW_GUESSES]: near which block row r << shift lies */
@@ -166,7 +168,9 @@ struct sqrl_iterator {
     struct sqrl_columns *columns; /* NULL until they are fixed */
     bool check_names;      /* runs: two fields of a sample may come out under one name */
     uint32_t measure_want; /* length_field, or SQRL_NO_NODE */
-    bool shuffled;
+    enum sqrl_order_kind kind;
+    uint64_t seed, epoch;
+    bool windowed; /* ASSIGN collects windows and hands out samples from all over them */
     uint64_t window_cut; /* bytes loaded that end a window, whatever the order foresaw */
 
     pthread_mutex_t lock; /* guards what follows */
@@ -176,6 +180,7 @@ struct sqrl_iterator {
     unsigned workers;
     struct sqrl_worker *idle;
     struct sqrl_order *order;
+    uint64_t resume_row; /* samples of the first chunk that an earlier run has given */
     bool order_ended;
     bool order_failed; /* no memory for a strand: the end is an error */
     struct sqrl_strand *head, **tail, *load_from;
@@ -222,6 +227,11 @@ static inline void sqrl_stat_add(uint64_t *counter, uint64_t add) {
 static inline uint64_t sqrl_stat_get(const uint64_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
+
+/* --- sequence.c --- */
+SQRL_CHECK int sqrl_sequence_open(struct sqrl_iterator *it,
+                                  const struct sqrl_schema *schema,
+                                  struct sqrl_error *err);
 
 /* --- strand.c: all with the lock held --- */
 bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only_look);

@@ -476,13 +476,56 @@ static uint64_t skip_blocks(struct sqrl_shard_reader *reader, uint64_t blocks,
     return block;
 }
 
+/* The last of the strand's `blocks` that begins at or before this row of the chunk; 0
+ * when they don't tell where they begin. */
+static uint64_t block_of_row(struct sqrl_shard_reader *reader, uint64_t first_block,
+                             uint64_t blocks, uint64_t row) {
+    struct sqrl_block_info info;
+    sqrl_shard_reader_block_info(reader, first_block, &info);
+    uint64_t base = info.first, low = 0, high = blocks;
+    while (base != SQRL_UNKNOWN && high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        sqrl_shard_reader_block_info(reader, first_block + middle, &info);
+        if (info.first == SQRL_UNKNOWN)
+            return 0;
+        if (info.first - base <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Where a chunk counts in part only: *blocks are cut behind that part, and the result is
+ * how many in front of it need not be read, with *rows samples. */
+static uint64_t cut_blocks(struct sqrl_shard_reader *reader,
+                           const struct sqrl_chunk *chunk, uint64_t *blocks,
+                           uint64_t *rows) {
+    struct sqrl_block_info first, info;
+    *rows = 0;
+    if (!*blocks || (!chunk->first_row && chunk->rows == SQRL_UNKNOWN))
+        return 0;
+    sqrl_shard_reader_block_info(reader, chunk->first_block, &first);
+    if (first.first == SQRL_UNKNOWN)
+        return 0;
+    if (chunk->rows != SQRL_UNKNOWN)
+        *blocks = 1 + block_of_row(reader, chunk->first_block, *blocks,
+                                   chunk->first_row + SQRL_MAX(chunk->rows, 1u) - 1);
+    uint64_t block = block_of_row(reader, chunk->first_block, *blocks, chunk->first_row);
+    sqrl_shard_reader_block_info(reader, chunk->first_block + block, &info);
+    if (info.first == SQRL_UNKNOWN)
+        return 0;
+    *rows = info.first - first.first;
+    return block;
+}
+
 void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
     struct sqrl_strand *s = job->strand;
     struct sqrl_shard_reader *reader = NULL;
     struct sqrl_error error;
     sqrl_error_clear(&error);
     int code = sqrl_shard_open(it->source, s->chunk.shard, &reader, &error);
-    uint64_t skipped_blocks = 0, skipped = 0, total = 0;
+    uint64_t skipped_blocks = 0, skipped = 0, passed = 0, total = 0;
     bool indexed = !code && sqrl_shard_reader_indexed(reader);
     if (indexed) {
         total = s->chunk.blocks;
@@ -490,6 +533,8 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
             total = sqrl_shard_reader_info(reader)->blocks - s->chunk.first_block;
         if (s->skip)
             skipped_blocks = skip_blocks(reader, total, s->skip, &skipped);
+        else
+            skipped_blocks = cut_blocks(reader, &s->chunk, &total, &passed);
     }
     pthread_mutex_lock(&it->lock);
     if (code) {
@@ -503,6 +548,7 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
         s->total = total;
         s->claimed = s->taken = skipped_blocks;
         s->rows = s->first_block || skipped_blocks ? SQRL_UNKNOWN : 0;
+        s->passed = skipped + passed;
         s->reader = reader;
         it->skip_done += skipped;
         if (s->claimed == s->total && indexed) {

@@ -21,7 +21,9 @@ struct sqrl_loaded {
     const struct sqrl_node *nodes;
     const uint8_t *bytes;
     uint32_t count;
+    uint32_t from, to; /* the rows that take part; the others belong to somebody else */
     uint64_t shard, first;
+    uint64_t chunk, chunk_row; /* sequence number of its chunk, and row 0's place in it */
     const struct sqrl_place *places; /* [count]; NULL: (shard, first + row) */
 
     const uint8_t *stage; /* [count], or NULL: every row passes everything */

@@ -15,17 +15,17 @@
 #define BLOCK_BYTES (UINT64_C(1) << 20) /* where a shard does not tell its size */
 #define FEISTEL_ROUNDS 6u
 
-enum purpose { PURPOSE_CHUNKS = 1, PURPOSE_WINDOW = 2 };
+enum purpose { PURPOSE_CHUNKS = 1, PURPOSE_WINDOW = 2, PURPOSE_SAMPLES = 3 };
 
 struct order_shard {
-    uint64_t first_chunk;      /* of this shard, in the order they lie */
+    uint64_t first_chunk;      /* of this shard, in the order they lie; SAMPLES: sample */
     uint32_t blocks_per_chunk; /* 0: one chunk, the whole shard */
     uint32_t chunk_kib;        /* of a full chunk, in memory; 0: not known */
 };
 
 struct sqrl_order {
     uint64_t shards, chunks;
-    bool shuffled;
+    enum sqrl_order_kind kind;
     uint64_t seed, epoch;
     uint64_t target_kib; /* of a window */
     struct sqrl_permutation permutation;
@@ -85,7 +85,8 @@ static void cut_shard(const struct sqrl_order_args *args,
     out->blocks_per_chunk = 0;
     out->chunk_kib =
         shard->bytes == SQRL_UNKNOWN ? 0 : clamp_kib(SQRL_MAX(shard->bytes, 1u));
-    if (!args->shuffled || shard->blocks == SQRL_UNKNOWN || shard->blocks <= 1)
+    if (args->kind != SQRL_ORDER_WINDOWS || shard->blocks == SQRL_UNKNOWN ||
+        shard->blocks <= 1)
         return;
     uint64_t want = SQRL_MIN(args->window_bytes / CHUNKS_PER_WINDOW, MAX_CHUNK_BYTES);
     uint64_t block_bytes = BLOCK_BYTES;
@@ -124,7 +125,7 @@ int sqrl_order_new(const struct sqrl_order_args *args, struct sqrl_order **out,
     if (!order)
         return SQRL_E_NO_MEMORY;
     order->shards = args->count;
-    order->shuffled = args->shuffled;
+    order->kind = args->kind;
     order->seed = args->seed;
     order->epoch = args->epoch;
     order->end_kib = order->target_kib = window_target(args);
@@ -138,12 +139,26 @@ int sqrl_order_new(const struct sqrl_order_args *args, struct sqrl_order **out,
         order->shard[s].first_chunk = order->chunks;
         order->blocks[s] = args->shards[s].blocks;
         cut_shard(args, &args->shards[s], &order->shard[s]);
-        order->chunks += chunks_of(&order->shard[s], args->shards[s].blocks);
+        uint64_t chunks = args->kind == SQRL_ORDER_SAMPLES
+                              ? args->shards[s].samples
+                              : chunks_of(&order->shard[s], args->shards[s].blocks);
+        if (chunks == SQRL_UNKNOWN ||
+            __builtin_add_overflow(order->chunks, chunks, &order->chunks)) {
+            sqrl_order_free(order);
+            return sqrl_error_set(
+                err, SQRL_E_UNSUPPORTED,
+                "single samples can't be put in random order, since the samples of "
+                "shard %llu are not counted: give shuffle_all a window, or convert the "
+                "data to native shards with `squirrel convert`",
+                (unsigned long long)s);
+        }
     }
     order->shard[args->count].first_chunk = order->chunks;
-    if (args->shuffled)
+    uint64_t purpose =
+        args->kind == SQRL_ORDER_SAMPLES ? PURPOSE_SAMPLES : PURPOSE_CHUNKS;
+    if (args->kind != SQRL_ORDER_AS_IT_LIES)
         sqrl_permutation_init(&order->permutation, order->chunks,
-                              derive_key(args->seed, args->epoch, PURPOSE_CHUNKS, 0));
+                              derive_key(args->seed, args->epoch, purpose, 0));
     *out = order;
     return SQRL_OK;
 }
@@ -176,13 +191,20 @@ static uint64_t shard_of_chunk(const struct sqrl_order *order, uint64_t chunk) {
 void sqrl_order_chunk_at(const struct sqrl_order *order, uint64_t position,
                          struct sqrl_chunk *out) {
     uint64_t number = position;
-    if (order->shuffled)
+    if (order->kind != SQRL_ORDER_AS_IT_LIES)
         number = sqrl_permutation_at(&order->permutation, position);
     uint64_t s = shard_of_chunk(order, number);
     const struct order_shard *shard = &order->shard[s];
     memset(out, 0, sizeof *out);
     out->shard = s;
     out->blocks = order->blocks[s];
+    out->rows = SQRL_UNKNOWN;
+    out->number = position;
+    if (order->kind == SQRL_ORDER_SAMPLES) {
+        out->first_row = number - shard->first_chunk;
+        out->rows = 1;
+        return;
+    }
     if (shard->blocks_per_chunk) {
         out->first_block = (number - shard->first_chunk) * shard->blocks_per_chunk;
         out->blocks = SQRL_MIN(shard->blocks_per_chunk, out->blocks - out->first_block);
@@ -205,7 +227,7 @@ bool sqrl_order_next(struct sqrl_order *order, struct sqrl_chunk *out) {
         return false;
     }
     sqrl_order_chunk_at(order, order->position++, out);
-    if (!order->shuffled)
+    if (order->kind != SQRL_ORDER_WINDOWS)
         return true;
     order->passed_kib += chunk_kib(order, out);
     if (order->position >= order->chunks) {
@@ -222,6 +244,20 @@ bool sqrl_order_next(struct sqrl_order *order, struct sqrl_chunk *out) {
             order->end_kib += order->target_kib;
     }
     return true;
+}
+
+/* Where windows end depends on the chunks before: they are walked. */
+void sqrl_order_seek(struct sqrl_order *order, uint64_t position) {
+    struct sqrl_chunk passed;
+    if (order->kind != SQRL_ORDER_WINDOWS) {
+        order->position = SQRL_MIN(position, order->chunks);
+        return;
+    }
+    order->position = 0;
+    order->passed_kib = 0;
+    order->end_kib = order->target_kib;
+    while (order->position < position && sqrl_order_next(order, &passed))
+        ;
 }
 
 void sqrl_order_window(const struct sqrl_order *order, uint64_t window, uint64_t n,

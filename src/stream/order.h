@@ -5,7 +5,7 @@
  * windows end, and a permutation of the samples within a window. Nothing here reads data,
  * allocates per sample or depends on threads.
  *
- * Memory: 16 bytes a shard. Chunk k is computed, not stored: a keyed permutation of [0,
+ * Memory: 24 bytes a shard. Chunk k is computed, not stored: a keyed permutation of [0,
  * chunks) gives its number, a search over the shards' first chunks its place.
  */
 #ifndef SQRL_STREAM_ORDER_H
@@ -29,27 +29,39 @@ void sqrl_permutation_init(struct sqrl_permutation *permutation, uint64_t n,
 uint64_t sqrl_permutation_at(const struct sqrl_permutation *permutation, uint64_t i);
 
 struct sqrl_order_shard {
-    uint64_t blocks; /* SQRL_UNKNOWN: only reading tells; the shard is one chunk */
-    uint64_t bytes;  /* in memory, parsed, or SQRL_UNKNOWN */
+    uint64_t blocks;  /* SQRL_UNKNOWN: only reading tells; the shard is one chunk */
+    uint64_t bytes;   /* in memory, parsed, or SQRL_UNKNOWN */
+    uint64_t samples; /* or SQRL_UNKNOWN */
+};
+
+enum sqrl_order_kind {
+    SQRL_ORDER_AS_IT_LIES, /* shards and blocks as they lie, each shard one chunk */
+    SQRL_ORDER_WINDOWS,    /* chunks permuted, samples within windows of them */
+    SQRL_ORDER_SAMPLES     /* single samples permuted: each is a chunk */
 };
 
 struct sqrl_order_args {
     const struct sqrl_order_shard *shards; /* borrowed for the call */
     uint64_t count;
-    bool shuffled; /* false: shards and blocks as they lie, each shard one chunk */
+    enum sqrl_order_kind kind;
     uint64_t seed, epoch;
-    uint64_t window_bytes; /* shuffled only */
+    uint64_t window_bytes; /* WINDOWS only */
 };
 
 struct sqrl_chunk {
     uint64_t shard;
     uint64_t first_block;
-    uint64_t blocks;  /* SQRL_UNKNOWN: to the end of the shard */
+    uint64_t blocks;          /* SQRL_UNKNOWN: to the end of the shard */
+    uint64_t first_row, rows; /* the part of its samples that counts; rows SQRL_UNKNOWN:
+                                 all from first_row on */
+    uint64_t number;          /* position in the sequence */
     bool ends_window; /* known beforehand; where sizes are not known, windows are cut
                          while loading, by the size of what was loaded */
 };
 
 struct sqrl_order;
+/* SQRL_E_UNSUPPORTED when the order of single samples is asked for and a shard's samples
+ * are not counted. */
 SQRL_CHECK int sqrl_order_new(const struct sqrl_order_args *args, struct sqrl_order **out,
                               struct sqrl_error *err);
 void sqrl_order_free(struct sqrl_order *order);
@@ -59,6 +71,8 @@ void sqrl_order_chunk_at(const struct sqrl_order *order, uint64_t position,
                          struct sqrl_chunk *out);
 /* The next chunk of the sequence; false behind the last. One thread at a time. */
 bool sqrl_order_next(struct sqrl_order *order, struct sqrl_chunk *out);
+/* Goes on with chunk `position`, as if those before had been given. */
+void sqrl_order_seek(struct sqrl_order *order, uint64_t position);
 /* The permutation of the n samples of window number `window`. */
 void sqrl_order_window(const struct sqrl_order *order, uint64_t window, uint64_t n,
                        struct sqrl_permutation *out);

@@ -365,7 +365,12 @@ static void describe_stage(const struct sqrl_plan *p, FILE *to) {
         describe_names(p->projection, to);
         break;
     case SQRL_STAGE_SHUFFLE:
-        fprintf(to, "shuffle_all(seed=%llu)", n);
+        fprintf(to, "shuffle_all(seed=%llu", n);
+        if (p->window_bytes == SQRL_SINGLE_SAMPLES)
+            fputs(", window=None", to);
+        else if (p->window_bytes != SQRL_DEFAULT_WINDOW_BYTES)
+            fprintf(to, ", window=%llu", (unsigned long long)p->window_bytes);
+        fputc(')', to);
         break;
     case SQRL_STAGE_TAKE:
         fprintf(to, "take(%llu)", n);

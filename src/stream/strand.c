@@ -82,6 +82,10 @@ static struct sqrl_strand *add_strand(struct sqrl_iterator *it) {
     s->chunk = chunk;
     s->skip = it->skip_first;
     it->skip_first = 0;
+    s->chunk.first_row += it->resume_row;
+    if (s->chunk.rows != SQRL_UNKNOWN)
+        s->chunk.rows -= SQRL_MIN(it->resume_row, s->chunk.rows);
+    it->resume_row = 0;
     *it->tail = s;
     it->tail = &s->next;
     it->strands++;
@@ -157,6 +161,20 @@ static void count_rows(struct sqrl_strand *s, struct sqrl_loaded *loaded) {
         s->rows += loaded->count;
 }
 
+/* Which of its rows are the chunk's part that counts. */
+static void place_rows(struct sqrl_strand *s, struct sqrl_loaded *loaded) {
+    const struct sqrl_chunk *chunk = &s->chunk;
+    uint64_t begin = s->passed, end = begin + loaded->count;
+    uint64_t from = SQRL_MAX(chunk->first_row, begin), to = end;
+    if (chunk->rows != SQRL_UNKNOWN)
+        to = SQRL_MIN(end, chunk->first_row + chunk->rows);
+    loaded->chunk = chunk->number;
+    loaded->chunk_row = begin;
+    loaded->from = from < end ? (uint32_t)(from - begin) : loaded->count;
+    loaded->to = to > from ? (uint32_t)(to - begin) : loaded->from;
+    s->passed = end;
+}
+
 enum sqrl_take sqrl_strand_take(struct sqrl_iterator *it, struct sqrl_loaded **out) {
     *out = NULL;
     while (it->head) {
@@ -175,7 +193,11 @@ enum sqrl_take sqrl_strand_take(struct sqrl_iterator *it, struct sqrl_loaded **o
         *slot = NULL;
         s->taken++;
         count_rows(s, *out);
-        return TAKE_BLOCK;
+        place_rows(s, *out);
+        if ((*out)->from < (*out)->to || (*out)->code)
+            return TAKE_BLOCK;
+        sqrl_loaded_unref(*out);
+        *out = NULL;
     }
     return it->order_ended ? TAKE_END : TAKE_LATER;
 }

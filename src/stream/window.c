@@ -32,6 +32,10 @@ int sqrl_window_add(struct sqrl_window *window, struct sqrl_loaded *loaded,
         window->block = grown;
         window->capacity = room;
     }
+    if (!window->count) {
+        window->chunk = loaded->chunk;
+        window->chunk_row = loaded->chunk_row + loaded->from;
+    }
     window->block[window->count++] = loaded;
     window->bytes += loaded->bytes_held;
     return SQRL_OK;
@@ -45,7 +49,8 @@ int sqrl_window_seal(struct sqrl_window *window, struct sqrl_error *err) {
         return SQRL_E_NO_MEMORY;
     window->first[0] = 0;
     for (uint32_t i = 0; i < count; i++)
-        window->first[i + 1] = window->first[i] + window->block[i]->count;
+        window->first[i + 1] =
+            window->first[i] + (window->block[i]->to - window->block[i]->from);
     uint64_t rows = window->first[count];
     window->shift = 0;
     while (rows >> window->shift >= WINDOW_GUESSES)

@@ -28,11 +28,12 @@ __all__ = ["Composable", "Run"]
 
 
 class Run:
-    """One pass through a stream: the native iterator below it, and what must be closed."""
+    """One pass through a stream: its epoch, the native iterator below it, and what must be closed."""
 
-    __slots__ = ("native", "closers")
+    __slots__ = ("epoch", "native", "closers")
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int | None = None) -> None:
+        self.epoch = epoch  # None: no stage so far has set one
         self.native: _native.Samples | _native.Batches | None = None
         self.closers: list[Callable[[], object]] = []
 
@@ -106,6 +107,8 @@ class Composable:
     when they only bring data. Streams pickle and deep-copy when their callables do.
     """
 
+    _epoch: int | None = None
+
     def __init__(self, source: Iterable[Any] | Callable[..., Any] | None = None) -> None:
         self.source: Any = source
 
@@ -126,12 +129,28 @@ class Composable:
         return iter(self)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._start(Run())
+        return self._start(Run(self._epoch))
 
     def iterator(self) -> _native.Guard:
         """One pass with an explicit end: ``with stream.iterator() as it: ...`` or ``close()``."""
-        run = Run()
+        run = Run(self._epoch)
         return _native.Guard(self._start(run), _ignore, run.close)
+
+    def set_epoch(self: C, epoch: int) -> C:
+        """Which epoch the next pass is: ``shuffle_all`` gives each another order.
+
+        Returns the stream itself. Of stages that have an epoch the last one counts.
+        """
+        if not hasattr(epoch, "__index__") or not 0 <= epoch.__index__() < 1 << 64:
+            raise ValueError(f"set_epoch({epoch!r}): must be an int from 0 on")
+        self._epoch = epoch.__index__()
+        return self
+
+    def _epoch_of(self, run: Run) -> int:
+        """The epoch of this pass: that of the last stage that has one."""
+        if run.epoch is None:
+            run.epoch = self._epoch
+        return run.epoch or 0
 
     def collect(self) -> list[Any]:
         """All items as a list."""
@@ -259,7 +278,10 @@ class Composable:
         return self if size < 2 else _Shuffle(self, size, initial, rng, seed)
 
     def loop(self, n: int | None = None) -> Composable:
-        """The stream n times over; None: without end."""
+        """The stream n times over, each time as another epoch; None: without end.
+
+        Epoch e of the whole is the epochs e * n to e * n + n - 1 of the stream before it.
+        """
         return _Loop(self, n)
 
     def tqdm(self, **kw: Any) -> Composable:
@@ -279,6 +301,7 @@ class _Stage(Composable):
         return f"{self.source!r} -> {self.call}"
 
     def _upstream(self, run: Run) -> Iterator[Any]:
+        self._epoch_of(run)
         source = self.source
         if isinstance(source, Composable):
             return source._start(run)
@@ -463,9 +486,10 @@ class _Loop(_Stage):
         return itertools.chain.from_iterable(self._passes(run))
 
     def _passes(self, run: Run) -> Iterator[Iterator[Any]]:
-        """Each pass has a run of its own, which ends before the next one begins."""
-        for _ in itertools.repeat(None) if self.n is None else itertools.repeat(None, self.n):
-            inner = Run()
+        """Each pass has a run and an epoch of its own; it ends before the next one begins."""
+        first = self._epoch_of(run) * (self.n or 1)
+        for epoch in itertools.count(first) if self.n is None else range(first, first + self.n):
+            inner = Run(epoch)
             items = self._upstream(inner)
             run.native = inner.native
             run.closers.append(inner.close)

@@ -85,9 +85,9 @@ static void neighbours_part(void **state) {
 }
 
 static struct sqrl_order *make(const struct sqrl_order_shard *shards, uint64_t count,
-                               bool shuffled, uint64_t seed, uint64_t epoch,
+                               enum sqrl_order_kind kind, uint64_t seed, uint64_t epoch,
                                uint64_t window) {
-    struct sqrl_order_args args = {shards, count, shuffled, seed, epoch, window};
+    struct sqrl_order_args args = {shards, count, kind, seed, epoch, window};
     struct sqrl_order *order;
     struct sqrl_error err;
     assert_int_equal(sqrl_order_new(&args, &order, &err), SQRL_OK);
@@ -104,6 +104,7 @@ static void every_block_once(void **state) {
         memset(seen, 0, sizeof seen);
         uint64_t count = sqrl_rng_below(&rng, 20), total = 0, got = 0;
         bool shuffled = sqrl_rng_below(&rng, 2);
+        enum sqrl_order_kind kind = shuffled ? SQRL_ORDER_WINDOWS : SQRL_ORDER_AS_IT_LIES;
         uint64_t window = 1 + sqrl_rng_below(&rng, 64 << 20);
         for (uint64_t s = 0; s < count; s++) {
             shards[s].blocks =
@@ -113,7 +114,7 @@ static void every_block_once(void **state) {
                                   : SQRL_UNKNOWN;
             total += shards[s].blocks == SQRL_UNKNOWN ? 1 : shards[s].blocks;
         }
-        struct sqrl_order *order = make(shards, count, shuffled, round, 0, window);
+        struct sqrl_order *order = make(shards, count, kind, round, 0, window);
         struct sqrl_chunk chunk;
         uint64_t chunks = 0, last = 0;
         while (sqrl_order_next(order, &chunk)) {
@@ -139,8 +140,9 @@ static void windows_have_their_size(void **state) {
     (void)state;
     struct sqrl_order_shard shards[100];
     for (unsigned s = 0; s < 100; s++)
-        shards[s] = (struct sqrl_order_shard){40, UINT64_C(40) << 20};
-    struct sqrl_order *order = make(shards, 100, true, 1, 0, UINT64_C(96) << 20);
+        shards[s] = (struct sqrl_order_shard){40, UINT64_C(40) << 20, SQRL_UNKNOWN};
+    struct sqrl_order *order =
+        make(shards, 100, SQRL_ORDER_WINDOWS, 1, 0, UINT64_C(96) << 20);
     struct sqrl_chunk chunk;
     unsigned windows = 0;
     uint64_t blocks = 0;
@@ -160,11 +162,11 @@ static void windows_have_their_size(void **state) {
 
 static void key_decides(void **state) {
     (void)state;
-    struct sqrl_order_shard shard = {1000, UINT64_C(1000) << 20};
-    struct sqrl_order *a = make(&shard, 1, true, 1, 0, 1 << 20),
-                      *b = make(&shard, 1, true, 1, 0, 1 << 20),
-                      *seed = make(&shard, 1, true, 2, 0, 1 << 20),
-                      *epoch = make(&shard, 1, true, 1, 1, 1 << 20);
+    struct sqrl_order_shard shard = {1000, UINT64_C(1000) << 20, SQRL_UNKNOWN};
+    struct sqrl_order *a = make(&shard, 1, SQRL_ORDER_WINDOWS, 1, 0, 1 << 20),
+                      *b = make(&shard, 1, SQRL_ORDER_WINDOWS, 1, 0, 1 << 20),
+                      *seed = make(&shard, 1, SQRL_ORDER_WINDOWS, 2, 0, 1 << 20),
+                      *epoch = make(&shard, 1, SQRL_ORDER_WINDOWS, 1, 1, 1 << 20);
     unsigned other_seed = 0, other_epoch = 0;
     for (uint64_t i = 0; i < 1000; i++) {
         struct sqrl_chunk ca, cb, cs, ce;
@@ -190,6 +192,67 @@ static void key_decides(void **state) {
     sqrl_order_free(epoch);
 }
 
+/* Each sample of each shard is one chunk; a shard that isn't counted is refused. */
+static void single_samples(void **state) {
+    (void)state;
+    struct sqrl_order_shard shards[4] = {{3, SQRL_UNKNOWN, 70},
+                                         {0, SQRL_UNKNOWN, 0},
+                                         {SQRL_UNKNOWN, SQRL_UNKNOWN, 1},
+                                         {9, 100, 29}};
+    struct sqrl_order *order = make(shards, 4, SQRL_ORDER_SAMPLES, 4, 2, 0);
+    static uint8_t seen[4][70];
+    memset(seen, 0, sizeof seen);
+    struct sqrl_chunk chunk;
+    unsigned got = 0;
+    while (sqrl_order_next(order, &chunk)) {
+        assert_int_equal(chunk.rows, 1);
+        assert_int_equal(chunk.number, got++);
+        assert_true(chunk.first_row < shards[chunk.shard].samples);
+        assert_int_equal(seen[chunk.shard][chunk.first_row]++, 0);
+    }
+    assert_int_equal(got, 100);
+    sqrl_order_free(order);
+    shards[2].samples = SQRL_UNKNOWN;
+    struct sqrl_order_args args = {
+        .shards = shards, .count = 4, .kind = SQRL_ORDER_SAMPLES};
+    assert_int_equal(sqrl_order_new(&args, &order, NULL), SQRL_E_UNSUPPORTED);
+    assert_null(order);
+}
+
+/* From any chunk on, chunks and ends of windows are those of the whole sequence. */
+static void seeking(void **state) {
+    (void)state;
+    struct sqrl_rng rng;
+    sqrl_rng_init(&rng, 8);
+    for (unsigned round = 0; round < 60; round++) {
+        struct sqrl_order_shard shards[6];
+        enum sqrl_order_kind kind = (enum sqrl_order_kind)sqrl_rng_below(&rng, 3);
+        for (unsigned s = 0; s < 6; s++)
+            shards[s] = (struct sqrl_order_shard){sqrl_rng_below(&rng, 40),
+                                                  sqrl_rng_below(&rng, 40 << 20),
+                                                  sqrl_rng_below(&rng, 40)};
+        struct sqrl_order *order = make(shards, 6, kind, round, 1, 4 << 20);
+        struct sqrl_chunk all[400];
+        size_t count = 0;
+        while (sqrl_order_next(order, &all[count]))
+            count++;
+        for (unsigned k = 0; k < 10; k++) {
+            uint64_t at = sqrl_rng_below(&rng, count + 1);
+            struct sqrl_chunk chunk;
+            sqrl_order_seek(order, at);
+            for (; sqrl_order_next(order, &chunk); at++) {
+                assert_int_equal(chunk.shard, all[at].shard);
+                assert_int_equal(chunk.first_block, all[at].first_block);
+                assert_int_equal(chunk.first_row, all[at].first_row);
+                assert_int_equal(chunk.number, at);
+                assert_int_equal(chunk.ends_window, all[at].ends_window);
+            }
+            assert_int_equal(at, count);
+        }
+        sqrl_order_free(order);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(permutations_are_bijections),
@@ -199,6 +262,8 @@ int main(void) {
         cmocka_unit_test(every_block_once),
         cmocka_unit_test(windows_have_their_size),
         cmocka_unit_test(key_decides),
+        cmocka_unit_test(single_samples),
+        cmocka_unit_test(seeking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
