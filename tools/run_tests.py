@@ -92,6 +92,9 @@ def pytest_run(tally: Tally, step: str, python: pathlib.Path | str, paths: list[
 def checks(tally: Tally) -> None:
     for tool in ("check_layers", "check_style"):
         tally.check(f"checks: {tool}", run([sys.executable, f"tools/{tool}.py"]) == 0)
+    folders = ["tests/python", "tests/cli", "tests/interop"]
+    tally.check("checks: one pytest call takes all tests", run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", *folders], stdout=subprocess.DEVNULL) == 0)
 
 
 def unit(tally: Tally) -> None:

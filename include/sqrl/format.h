@@ -99,7 +99,8 @@ struct sqrl_format_ops {
     const struct sqrl_option *options;       /* of reading */
     const struct sqrl_option *write_options; /* of writing, NULL when it can't */
 
-    /* 0: not this format, 100: certain (magic number). Suffixes count for little. */
+    /* 0: not this format, 100: certain (magic number). Suffixes count for little. A file
+     * of no bytes (head_size 0) is refused unless a format claims it with 50 or more. */
     int (*sniff)(const struct sqrl_probe *probe);
 
     size_t reader_size; /* state, allocated zeroed by the library */
@@ -131,6 +132,12 @@ struct sqrl_format_ops {
 
     /* Checks what load() does not read: indexes beside the data. NULL: there is none. */
     int (*check)(void *reader, const struct sqrl_cancel *cancel, struct sqrl_error *err);
+
+    /* Sequential formats whose files can be cut before they are parsed (lines): next()
+     * only cuts, and gives blocks with `bytes` but without samples; parse() makes them,
+     * on any thread, while next() goes on. One compressed file keeps several threads busy
+     * then. NULL: next() does both. */
+    int (*parse)(const void *reader, struct sqrl_block *block, struct sqrl_error *err);
 };
 
 /* By name or position among the built-in ones; NULL when there is none. */

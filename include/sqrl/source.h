@@ -128,6 +128,16 @@ SQRL_CHECK int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t
 SQRL_CHECK int sqrl_shard_reader_check(struct sqrl_shard_reader *reader,
                                        const struct sqrl_cancel *cancel,
                                        struct sqrl_error *err);
+/* The two halves of next() for formats that have them: cut, one thread at a time, gives a
+ * block without its samples (NULL at the end; may fail with *out set, as load does),
+ * parse makes them, on any thread. block->first is SQRL_UNKNOWN except for the first
+ * block. */
+SQRL_API bool sqrl_shard_reader_cuts(const struct sqrl_shard_reader *reader);
+SQRL_CHECK int sqrl_shard_reader_cut(struct sqrl_shard_reader *reader,
+                                     const struct sqrl_cancel *cancel,
+                                     struct sqrl_block **out, struct sqrl_error *err);
+SQRL_CHECK int sqrl_shard_reader_parse(struct sqrl_shard_reader *reader,
+                                       struct sqrl_block *block, struct sqrl_error *err);
 /* Sequential: one thread at a time; *out is NULL at the end. On an indexed shard it gives
  * the blocks in order too. Here the samples before a fault come as a block of their own
  * and the error with the next call; every call after it repeats that error. */

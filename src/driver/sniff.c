@@ -111,14 +111,17 @@ int sqrl_sniff(struct sqrl_context *context, struct sqrl_fs *fs, const char *pat
     rc = read_head(file, head, &probe.head_size, err);
     if (rc)
         goto done;
-    if (probe.head_size == 0) {
+    if (probe.head_size == 0)
+        choose(context, &probe, damaged, out);
+    if (probe.head_size == 0 && !out->certain) {
         sqrl_error_set(
             err, SQRL_E_FORMAT,
             "the file is empty (0 bytes); remove it, or write it again: it may be "
             "what is left of a copy that failed");
         rc = sqrl_error_at(err, SQRL_E_FORMAT, "%s", path);
-        goto done;
     }
+    if (probe.head_size == 0)
+        goto done;
     const struct sqrl_codec_ops *codec = sqrl_codec_by_magic(head, probe.head_size);
     if (codec && codec->decoder_size) {
         probe.inner_size =

@@ -513,6 +513,20 @@ int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
     return rc ? at_block(reader, block, rc, err) : SQRL_OK;
 }
 
+bool sqrl_shard_reader_cuts(const struct sqrl_shard_reader *reader) {
+    const struct sqrl_format_ops *format = reader->core->format;
+    return !reader->core->indexed &&
+           format->size >=
+               offsetof(struct sqrl_format_ops, parse) + sizeof format->parse &&
+           format->parse;
+}
+
+int sqrl_shard_reader_parse(struct sqrl_shard_reader *reader, struct sqrl_block *block,
+                            struct sqrl_error *err) {
+    int rc = reader->core->format->parse(reader->core->state, block, err);
+    return rc ? at_block(reader, block->number, rc, err) : SQRL_OK;
+}
+
 static int next_block(struct sqrl_shard_reader *reader, const struct sqrl_cancel *cancel,
                       struct sqrl_block **out, struct sqrl_error *err) {
     struct core *core = reader->core;
@@ -525,6 +539,16 @@ static int next_block(struct sqrl_shard_reader *reader, const struct sqrl_cancel
     if (*out) {
         (*out)->shard = core->shard;
         (*out)->number = reader->block;
+    }
+    if (*out && sqrl_shard_reader_cuts(reader)) {
+        struct sqrl_error fault;
+        sqrl_error_clear(&fault);
+        int parsed = sqrl_shard_reader_parse(reader, *out, &fault);
+        if (parsed) { /* it lies in front of what ended the reading */
+            if (err)
+                *err = fault;
+            return parsed;
+        }
     }
     return rc ? at_block(reader, reader->block, rc, err) : SQRL_OK;
 }
@@ -544,6 +568,29 @@ static int repeat_fault(const struct sqrl_shard_reader *reader, struct sqrl_erro
     else
         sqrl_error_set(err, reader->failed, "reading this shard failed before");
     return reader->failed;
+}
+
+int sqrl_shard_reader_cut(struct sqrl_shard_reader *reader,
+                          const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                          struct sqrl_error *err) {
+    *out = NULL;
+    if (reader->failed)
+        return repeat_fault(reader, err);
+    struct sqrl_error fault;
+    sqrl_error_clear(&fault);
+    int rc = reader->core->format->next(reader->core->state, cancel, out, &fault);
+    if (rc) {
+        at_block(reader, reader->block, rc, &fault);
+        keep_fault(reader, rc, &fault);
+        if (err)
+            *err = fault;
+    }
+    if (*out) {
+        (*out)->shard = reader->core->shard;
+        (*out)->first = reader->block ? SQRL_UNKNOWN : 0;
+        (*out)->number = reader->block++;
+    }
+    return rc;
 }
 
 int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,

@@ -1,6 +1,7 @@
 /* jsonl.c - "jsonl": one JSON value a line. docs/formats/json-lines.md.
  *
- * A compressed file is read in order. A plain one is cut into stretches of STRETCH bytes
+ * A compressed file is cut into whole lines in order, and the pieces are parsed on any
+ * thread. A plain one is cut into stretches of STRETCH bytes
  * that any thread may load: block k holds the lines that begin in stretch k, found by the
  * first line end at or behind the byte before it. How many lines there are before a block
  * is not known then; when a line is faulty, the lines before it are counted to name it,
@@ -60,11 +61,18 @@ static int score_line(const uint8_t *bytes, size_t size, bool whole) {
     return 0;
 }
 
+/* No lines at all: a file of no bytes, where the name promises lines. */
+static bool named_lines(const char *path) {
+    size_t size = strlen(path);
+    return (size > 6 && strcmp(path + size - 6, ".jsonl") == 0) ||
+           (size > 7 && strcmp(path + size - 7, ".ndjson") == 0);
+}
+
 static int jsonl_sniff(const struct sqrl_probe *probe) {
     const uint8_t *bytes = probe->inner ? probe->inner : probe->head;
     size_t size = probe->inner ? probe->inner_size : probe->head_size;
     if (size == 0)
-        return probe->inner ? 1 : 0;
+        return probe->inner ? 1 : named_lines(probe->path) ? 60 : 0;
     size_t from = skip_mark(bytes, size);
     while (from < size && is_space(bytes[from]))
         from++;
@@ -178,19 +186,22 @@ static int jsonl_next(void *reader, const struct sqrl_cancel *cancel,
         sqrl_payload_keep(&r->payload, piece, end);
         block->bytes = piece;
         piece->size = end;
-        rc = sqrl_block_parse_jsonl(block,
-                                    block->origin == 0 ? skip_mark(piece->data, end) : 0,
-                                    r->flags, &r->limits, err);
-        if (rc && r->payload.codec)
-            sqrl_error_at(err, rc, "decompressed");
     }
-    if (!rc && read_rc) {
-        rc = read_rc;
-        if (err)
-            *err = read_err;
-    }
+    if (read_rc && err)
+        *err = read_err;
     *out = block;
-    return rc;
+    return read_rc;
+}
+
+static int jsonl_parse(const void *reader, struct sqrl_block *block,
+                       struct sqrl_error *err) {
+    const struct jsonl_reader *r = reader;
+    if (!block->bytes)
+        return SQRL_OK;
+    const struct sqrl_buffer *b = block->bytes;
+    size_t from = block->origin == 0 ? skip_mark(b->data, b->size) : 0;
+    int rc = sqrl_block_parse_jsonl(block, from, r->flags, &r->limits, err);
+    return rc && r->payload.codec ? sqrl_error_at(err, rc, "decompressed") : rc;
 }
 
 /* --- plain: any stretch on any thread --- */
@@ -447,4 +458,5 @@ const struct sqrl_format_ops sqrl_format_jsonl = {
     .append = sqrl_plain_append,
     .finish = sqrl_plain_finish,
     .dispose = sqrl_plain_dispose,
+    .parse = jsonl_parse,
 };

@@ -608,6 +608,48 @@ static void settle(struct sqrl_iterator *it, struct sqrl_loaded *loaded,
         sqrl_loaded_charge(loaded, it->account, actual);
 }
 
+/* Cuts the next block off and lets other tasks cut the ones behind it while it is parsed
+ * here: *passed_on. */
+static int cut_and_parse(struct sqrl_iterator *it, const struct sqrl_job *job,
+                         struct sqrl_block **block, bool *passed_on,
+                         struct sqrl_error *err) {
+    struct sqrl_strand *s = job->strand;
+    int code = sqrl_shard_reader_cut(s->reader, &it->cancel, block, err);
+    if (!*block)
+        return code;
+    pthread_mutex_lock(&it->lock);
+    if (!code) { /* else nothing can be cut behind it */
+        *passed_on = true;
+        s->busy = false;
+        sqrl_executor_kick(it);
+    }
+    if (s->taken == job->block) /* all before it are counted: errors can name samples */
+        (*block)->first = s->rows;
+    pthread_mutex_unlock(&it->lock);
+    struct sqrl_error fault;
+    sqrl_error_clear(&fault);
+    int parsed = sqrl_shard_reader_parse(s->reader, *block, &fault);
+    if (parsed)
+        *err = fault;
+    if ((parsed || code) && !(*block)->count) {
+        sqrl_block_unref(*block);
+        *block = NULL;
+    }
+    return parsed ? parsed : code;
+}
+
+static int read_block(struct sqrl_iterator *it, const struct sqrl_job *job,
+                      struct sqrl_block **block, bool *passed_on,
+                      struct sqrl_error *err) {
+    struct sqrl_strand *s = job->strand;
+    if (s->indexed)
+        return sqrl_shard_reader_load(s->reader, s->first_block + job->block, &it->cancel,
+                                      block, err);
+    if (sqrl_shard_reader_cuts(s->reader))
+        return cut_and_parse(it, job, block, passed_on, err);
+    return sqrl_shard_reader_next(s->reader, &it->cancel, block, err);
+}
+
 void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
                      const struct sqrl_job *job) {
     struct sqrl_strand *s = job->strand;
@@ -616,10 +658,8 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
     struct sqrl_shard_reader *finished = NULL;
     struct sqrl_error error;
     sqrl_error_clear(&error);
-    int code = s->indexed
-                   ? sqrl_shard_reader_load(s->reader, s->first_block + job->block,
-                                            &it->cancel, &block, &error)
-                   : sqrl_shard_reader_next(s->reader, &it->cancel, &block, &error);
+    bool passed_on = false;
+    int code = read_block(it, job, &block, &passed_on, &error);
     bool end = !code && !block;
     if (block) {
         struct sqrl_error fault = error;
@@ -636,7 +676,7 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
     pthread_mutex_lock(&it->lock);
     it->loading--;
     s->loading--;
-    s->busy = false;
+    s->busy = s->busy && passed_on; /* another task's by now */
     if (loaded && loaded->bytes_held) {
         it->block_estimate = loaded->bytes_held;
         uint64_t raw = loaded->block->bytes->size;

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import SQUIRREL, samples, write_lines
+from command import SQUIRREL, samples, write_lines
 
 
 def shards(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -87,8 +87,18 @@ def test_empty_file_and_directory(squirrel, tmp_path):
     (tmp_path / "nothing").mkdir()
     assert "empty" in squirrel.error("cat", "empty")
     assert "nothing" in squirrel.error("cat", "nothing")
-    (tmp_path / "empty.jsonl").write_bytes(b"")
-    assert "empty" in squirrel.error("cat", "empty.jsonl")
+    for name in ("empty.jsonl.gz", "empty.sqrl", "empty.idx", "empty.gz", "empty.json"):
+        (tmp_path / name).write_bytes(b"")
+        assert "empty" in squirrel.error("cat", name)
+
+
+def test_no_lines_are_no_samples(squirrel, tmp_path):
+    """A file of JSON lines may have none: what convert wrote is read again."""
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    squirrel("convert", "a.jsonl", "none.jsonl", "--where", "a == 2")
+    assert (tmp_path / "none.jsonl").read_bytes() == b""
+    assert squirrel("cat", "none.jsonl").stdout == ""
+    assert json.loads(squirrel("verify", "none.jsonl", "--json").stdout)["samples"] == 0
 
 
 def test_wrong_format(squirrel, tmp_path):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from conftest import samples
+from command import samples
 
 CATALOG = """!YamlCatalog
 version: 0.20.2

@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from conftest import samples, write_lines
+from command import samples, write_lines
 
 COMMANDS = ["pack", "convert", "info", "ls", "head", "cat", "verify", "index", "bench", "doctor", "completion"]
 

@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT, SQUIRREL
+from command import ROOT, SQUIRREL
 
 BLOCK = re.compile(r"^```console\n(.*?)^```\n", re.M | re.S)
 # Names, times, and what compression makes of the samples.

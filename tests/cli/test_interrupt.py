@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import SQUIRREL, samples, write_lines
+from command import SQUIRREL, samples, write_lines
 
 END_SECONDS = 0.2
 SLACK = 0.3  # of a machine that is busy, and of a sanitizer

@@ -49,6 +49,8 @@ static inline void fuzz_blocks(const struct sqrl_format_ops *format, void *reade
         int rc = indexed ? format->load(reader, i, NULL, &block, &err)
                          : format->next(reader, NULL, &block, &err);
         FUZZ_MUST(rc == (int)err.code);
+        if (!indexed && !rc && block && format->parse)
+            rc = format->parse(reader, block, &err);
         if (rc)
             FUZZ_MUST(err.message[0]);
         bool end = rc || !block;

@@ -9,10 +9,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import squirrel
+
+from sample_data import image_samples
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,15 +41,6 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real test data are not at {folder}")
     return folder
-
-
-def image_samples(count: int) -> list[dict[str, object]]:
-    """Small images that all differ, with labels and texts."""
-    rng = np.random.default_rng(5)
-    images = rng.integers(0, 256, (count, 8, 8, 3), dtype=np.uint8)
-    return [
-        {"image": images[i], "label": i, "text": f"sample {i}", "score": i / 4} for i in range(count)
-    ]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import pytest
 import squirrel
 from squirrel import Batch, Column
 
-from conftest import image_samples
+from sample_data import image_samples
 
 
 def packed(folder: Path, samples: list[object], **options: object) -> squirrel.Stream:

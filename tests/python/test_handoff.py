@@ -10,7 +10,7 @@ import pytest
 
 import squirrel
 
-from conftest import image_samples
+from sample_data import image_samples
 
 ROWS = [
     {"i": i, "f": i / 2, "b": i % 2 == 0, "c": np.complex64(i + 1j), "h": np.float16(i), "s": "t" * i,

@@ -13,7 +13,7 @@ import pytest
 import squirrel
 from squirrel._progress import Progress
 
-from conftest import image_samples
+from sample_data import image_samples
 
 
 def test_report(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import squirrel
 
-from conftest import image_samples
+from sample_data import image_samples
 
 
 def same(a: object, b: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gzip
 import json
 import pickle
 from pathlib import Path
@@ -173,6 +174,48 @@ def test_results_do_not_depend_on_threads(images: Path, script) -> None:
     one, four = (script(code, str(images), n) for n in ("1", "4"))
     assert one.returncode == 0, one.stderr
     assert one.stdout == four.stdout and len(one.stdout) > 5000
+
+
+def test_one_compressed_file_of_lines(tmp_path: Path, script) -> None:
+    """Its pieces are parsed in parallel: nothing is lost, repeated or out of order."""
+    lines = [json.dumps({"i": i, "pad": "x" * (i * 37 % 500)}) for i in range(40_000)]
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode(), 1))  # 10 MB; the last has no end
+    code = """
+    import sys, squirrel
+    squirrel.configure(threads=int(sys.argv[2]))
+    stream = squirrel.open(sys.argv[1])
+    assert [s["i"] for s in stream.select("i")] == list(range(40_000))
+    batches = list(stream.filter("i >= 20000").batch(300))
+    assert [i for b in batches for i in b["i"].tolist()] == list(range(20_000, 40_000))
+    assert batches[0].places.tolist()[:2] == [[0, 20_000], [0, 20_001]]
+    print([s["i"] for s in stream.shuffle_all(3, window="2 MiB")] [:2000])
+    try:
+        for count, sample in enumerate(squirrel.open(sys.argv[1].replace("a.", "bad."))):
+            assert sample["i"] == count
+    except squirrel.Error as e:
+        print(count + 1, e)
+    try:
+        for count, sample in enumerate(squirrel.open(sys.argv[1].replace("a.", "cut."))):
+            assert sample["i"] == count
+    except squirrel.Error as e:
+        print(count + 1, e)
+    for n in (1, 5, 30_000):
+        with stream.iterator() as items:  # closed in the middle of it
+            for _ in range(n):
+                next(items)
+    """
+    lines[30_000] = lines[30_000][:-1]
+    (tmp_path / "bad.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), 1))
+    (tmp_path / "cut.jsonl.gz").write_bytes(path.read_bytes()[:-2000])
+    one, two, eight = (script(code, str(path), n) for n in ("1", "2", "8"))
+    assert one.returncode == 0, one.stderr
+    assert one.stdout == two.stdout == eight.stdout
+    order, bad, cut = one.stdout.splitlines()
+    assert order != str(list(range(2000)))
+    assert bad.startswith("30000 ") and "bad.jsonl.gz: block " in bad and "line 30001" in bad
+    count = int(cut.split()[0])
+    assert 30_000 < count < 40_000 and "cut.jsonl.gz: block " in cut
 
 
 def test_map_and_flat_map(images: Path) -> None:

@@ -123,8 +123,10 @@ static void test_directories(void **state) {
     put_text("dir/f.csv", "a,b\n1,2\n");
     check_error(at("dir"), NULL, NULL, SQRL_E_FORMAT, "1 unknown (f.csv)", NULL);
     remove(at("dir/f.csv"));
-    put_text("dir/g.jsonl", "");
-    check_error(at("dir"), NULL, NULL, SQRL_E_FORMAT, "g.jsonl", "empty");
+    put_text("dir/g.jsonl", ""); /* no lines */
+    check_lines(at("dir"), "\"B\"\n\"a\"\n\"b\"\n\"c\"\n", 16);
+    put_text("dir/h.gz", "");
+    check_error(at("dir"), NULL, NULL, SQRL_E_FORMAT, "h.gz", "empty");
 }
 
 /* More files than are sniffed: what is not seen on opening is seen on reading. */

@@ -92,6 +92,50 @@ static void test_boundary(void **state) {
     }
 }
 
+/* No lines: in a file of no bytes, too, where the name promises lines. */
+static void test_no_lines(void **state) {
+    check_lines(put("zero.jsonl", "", 0), "", 0);
+    check_lines(put("zero.ndjson", "", 0), "", 0);
+    check_text("", "");
+    check_text("\n \n", "");
+}
+
+/* Pieces of a compressed file may be parsed in any order: here from the last to the
+ * first. */
+static void test_cut_and_parse(void **state) {
+    struct sqrl_source *source = NULL;
+    struct sqrl_shard_reader *reader = NULL;
+    struct sqrl_block *block[40], *none = NULL;
+    size_t size;
+    uint32_t count = 0;
+    char *text = make_lines(60000, 7, 90, &size);
+    const char *url = put_coded("cut.jsonl.gz", "gzip", text, size);
+    assert_int_equal(sqrl_open(context, url, NULL, &source, NULL), SQRL_OK);
+    assert_int_equal(sqrl_shard_open(source, 0, &reader, NULL), SQRL_OK);
+    assert_true(sqrl_shard_reader_cuts(reader));
+    do {
+        assert_int_equal(sqrl_shard_reader_cut(reader, NULL, &block[count], NULL),
+                         SQRL_OK);
+        assert_int_equal(block[count] ? block[count]->count : 0, 0);
+    } while (block[count] && ++count < SQRL_COUNT_OF(block));
+    assert_in_range(count, size >> 20, (size >> 20) + 1);
+    assert_int_equal(sqrl_shard_reader_cut(reader, NULL, &none, NULL), SQRL_OK);
+    assert_null(none);
+    for (uint32_t i = count; i-- > 0;)
+        assert_int_equal(sqrl_shard_reader_parse(reader, block[i], NULL), SQRL_OK);
+    struct reading r = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(block[i]->number, i);
+        take_block(&r, block[i]);
+    }
+    assert_int_equal(r.lines.size, size);
+    assert_memory_equal(r.lines.data, text, size);
+    reading_reset(&r);
+    sqrl_shard_reader_unref(reader);
+    sqrl_source_unref(source);
+    free(text);
+}
+
 static void test_errors(void **state) {
     size_t size;
     char *text = make_lines(60000, 1, 90, &size);
@@ -121,7 +165,10 @@ static void test_errors(void **state) {
                 SQRL_E_CORRUPT, "line 1", NULL);
     check_error(put_text("utf8.jsonl", "{\"a\": 1}\n{\"a\": \"\xc3\x28\"}\n"), NULL, NULL,
                 SQRL_E_CORRUPT, "line 2", "UTF-8");
-    check_error(put("zero.jsonl", "", 0), NULL, NULL, SQRL_E_FORMAT, "empty", NULL);
+    static const char *const not_lines[] = {"zero.jsonl.gz", "zero.jsonl.zst",
+                                            "zero.json", "zero"};
+    for (size_t i = 0; i < SQRL_COUNT_OF(not_lines); i++)
+        check_error(put(not_lines[i], "", 0), NULL, NULL, SQRL_E_FORMAT, "empty", NULL);
     char deep[4001];
     memset(deep, '[', 4000);
     deep[4000] = '\n';
@@ -152,9 +199,10 @@ static void test_options(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),    cmocka_unit_test(test_stretches),
-        cmocka_unit_test(test_boundary), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_lines),         cmocka_unit_test(test_stretches),
+        cmocka_unit_test(test_boundary),      cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_no_lines),
+        cmocka_unit_test(test_cut_and_parse),
     };
     return cmocka_run_group_tests(tests, opening_setup, opening_teardown);
 }
