@@ -46,8 +46,13 @@ struct cli_command {
     const char *doc;
     const struct cli_option *options; /* ends with name NULL */
     size_t min_words, max_words;
-    enum { CLI_READS = 1, CLI_WRITES = 2 } tables; /* which option tables --help shows */
+    enum {
+        CLI_READS = 1,
+        CLI_WRITES = 2,
+        CLI_FILES = 4 /* file systems: also with each of the others */
+    } tables;         /* which option tables --help shows */
     int (*run)(struct cli_args *args);
+    bool no_json; /* its output has a form of its own, and --json is refused */
 };
 
 extern const struct cli_command *const cli_commands[]; /* ends with NULL */
@@ -83,7 +88,12 @@ int cli_usage(const struct cli_args *args, const char *format, ...) SQRL_PRINTF(
 /* Opens a URL, or what "catalog.yaml#name@version" names, with the settings given. */
 SQRL_CHECK int cli_open(const struct cli_args *args, const char *url,
                         struct sqrl_source **out, struct sqrl_error *err);
-/* The same, with --where, --select, --drop, --shuffle, --skip, --take on top. */
+/* The settings for one URL among the words: without those of other words' file systems.
+ */
+struct sqrl_settings cli_settings(const struct cli_args *args, const char *url,
+                                  struct sqrl_setting room[MAX_OPTIONS]);
+/* The same as cli_open, with --where, --select, --drop, --shuffle, --skip, --take on top.
+ */
 SQRL_CHECK int cli_plan(const struct cli_args *args, const char *url,
                         struct sqrl_plan **out, struct sqrl_error *err);
 /* The options cli_plan reads, to be repeated in a command's table. */

@@ -39,7 +39,8 @@ static void each_name(const struct cli_args *args, const struct cli_command *com
     for (const struct cli_option *option = command->options; option->name; option++)
         take_name(&names, option->name, option->value != NULL);
     cli_each_option(&other, take_option, &names);
-    take_name(&names, "json", false);
+    if (!command->no_json)
+        take_name(&names, "json", false);
     take_name(&names, "help", false);
 }
 
@@ -126,4 +127,5 @@ const struct cli_command cli_completion = {
     1,
     1,
     0,
-    run_completion};
+    run_completion,
+    true};

@@ -5,8 +5,10 @@
 static int run_index(struct cli_args *args) {
     struct sqrl_error err = {0};
     struct sqrl_pack_report report;
+    struct sqrl_setting room[MAX_OPTIONS];
+    const struct sqrl_settings settings = cli_settings(args, args->word[0], room);
     bool all = cli_value(args, "all") != NULL;
-    if (sqrl_pack_index(args->context, args->word[0], all, &report, &err))
+    if (sqrl_pack_index(args->context, args->word[0], &settings, all, &report, &err))
         return cli_fail(args, &err);
     if (args->json) {
         struct sqrl_bytes line = {0};
@@ -38,5 +40,5 @@ const struct cli_command cli_index = {
     index_options,
     1,
     1,
-    0,
+    CLI_FILES,
     run_index};

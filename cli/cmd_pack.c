@@ -81,9 +81,12 @@ static bool declares(const struct sqrl_option *options, const char *name) {
     return false;
 }
 
-/* Settings that a writing format declares go to the packer, the others to the reader. */
+/* Settings that a writing format declares go to the packer, those of the destination's
+ * file system too, the others to the reader. */
 static void split_settings(struct cli_args *args, struct sqrl_setting *writing,
                            size_t *count) {
+    const char *destination = args->word[args->words - 1];
+    const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(args->context, destination);
     size_t kept = 0;
     *count = 0;
     for (size_t i = 0; i < args->setting_count; i++) {
@@ -91,9 +94,10 @@ static void split_settings(struct cli_args *args, struct sqrl_setting *writing,
         for (size_t k = 0; sqrl_format_at(k); k++)
             writes = writes ||
                      declares(sqrl_format_at(k)->write_options, args->settings[i].name);
-        if (writes)
+        bool files = fs && declares(fs->options, args->settings[i].name);
+        if (writes || files)
             writing[(*count)++] = args->settings[i];
-        else
+        if (!writes)
             args->settings[kept++] = args->settings[i];
     }
     args->setting_count = kept;

@@ -20,9 +20,10 @@ static void note_fault(const struct cli_args *args, struct verdict *verdict,
         fprintf(stderr, "damaged: %s\n", text);
 }
 
-static void take_block(struct verdict *verdict, struct sqrl_block *block) {
+static void take_block(struct verdict *verdict, struct sqrl_block *block,
+                       uint64_t payload) {
     verdict->samples += block->count;
-    verdict->bytes += block->bytes->size;
+    verdict->bytes += payload;
     verdict->blocks++;
     sqrl_block_unref(block);
 }
@@ -36,7 +37,9 @@ static uint64_t verify_blocks(const struct cli_args *args, struct verdict *verdi
         struct sqrl_error err = {0};
         struct sqrl_block *block = NULL;
         if (sqrl_shard_reader_load(reader, i, NULL, &block, &err) == SQRL_OK) {
-            take_block(verdict, block);
+            struct sqrl_block_info info;
+            sqrl_shard_reader_block_info(reader, i, &info);
+            take_block(verdict, block, info.raw_bytes);
         } else {
             note_fault(args, verdict, &err);
             bad++;
@@ -63,7 +66,7 @@ static uint64_t verify_stream(const struct cli_args *args, struct verdict *verdi
         }
         if (!block)
             return 0;
-        take_block(verdict, block);
+        take_block(verdict, block, block->bytes->size - block->front);
     }
 }
 

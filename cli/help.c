@@ -38,12 +38,25 @@ static int each_writing(cli_option_fn visit, void *arg) {
     return stop;
 }
 
+static int each_of_files(const struct cli_args *args, cli_option_fn visit, void *arg) {
+    char title[160];
+    const struct sqrl_fs_ops *fs;
+    int stop = 0;
+    for (size_t i = 0; !stop && (fs = sqrl_fs_registered(args->context, i)); i++) {
+        snprintf(title, sizeof title, "files, %s (%s)", fs->name, fs->doc);
+        stop = each_in(fs->options, title, visit, arg);
+    }
+    return stop;
+}
+
 int cli_each_option(const struct cli_args *args, cli_option_fn visit, void *arg) {
     int stop = 0;
     if (args->command->tables & CLI_READS)
         stop = each_reading(args, visit, arg);
     if (!stop && args->command->tables & CLI_WRITES)
         stop = each_writing(visit, arg);
+    if (!stop && args->command->tables)
+        stop = each_of_files(args, visit, arg);
     return stop;
 }
 
@@ -102,7 +115,8 @@ void cli_print_command_help(const struct cli_args *args) {
                  option->value ? option->value : "");
         printf("  %-30s %s\n", left, option->doc);
     }
-    printf("  %-30s %s\n  %-30s %s\n", "    --json", "output for programs", "-h, --help",
-           "this text");
+    if (!command->no_json)
+        printf("  %-30s %s\n", "    --json", "output for programs");
+    printf("  %-30s %s\n", "-h, --help", "this text");
     cli_each_option(args, print_option, &printer);
 }

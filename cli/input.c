@@ -8,9 +8,32 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool declares(const struct cli_args *args, const char *url, const char *name) {
+    const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(args->context, url);
+    for (const struct sqrl_option *o = fs ? fs->options : NULL; o && o->name; o++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* What no word's file system declares stays: the library knows it, or refuses it. */
+struct sqrl_settings cli_settings(const struct cli_args *args, const char *url,
+                                  struct sqrl_setting room[MAX_OPTIONS]) {
+    size_t count = 0;
+    for (size_t i = 0; i < args->setting_count; i++) {
+        bool others = false;
+        for (size_t w = 0; w < args->words && !others; w++)
+            others = declares(args, args->word[w], args->settings[i].name);
+        if (!others || declares(args, url, args->settings[i].name))
+            room[count++] = args->settings[i];
+    }
+    return (struct sqrl_settings){room, count};
+}
+
 int cli_open(const struct cli_args *args, const char *url, struct sqrl_source **out,
              struct sqrl_error *err) {
-    const struct sqrl_settings settings = {args->settings, args->setting_count};
+    struct sqrl_setting room[MAX_OPTIONS];
+    const struct sqrl_settings settings = cli_settings(args, url, room);
     if (strstr(url, ".yaml#") || strstr(url, ".yml#"))
         return sqrl_catalog_open(args->context, url, &settings, out, err);
     return sqrl_open(args->context, url, &settings, out, err);

@@ -121,7 +121,8 @@ static int no_option(const struct cli_args *args, struct search *search,
                      const char *shown) {
     for (const struct cli_option *option = args->command->options; option->name; option++)
         cli_nearest_try(&search->nearest, option->name);
-    cli_nearest_try(&search->nearest, "json");
+    if (!args->command->no_json)
+        cli_nearest_try(&search->nearest, "json");
     cli_nearest_try(&search->nearest, "help");
     if (search->nearest.found)
         return cli_usage(args, "there is no option %s; did you mean --%s?", shown,
@@ -133,7 +134,7 @@ static int too_many(const struct cli_args *args) {
     return cli_usage(args, "more than %d options", MAX_OPTIONS);
 }
 
-/* The value of the option at argv[*at]: behind "=", else the next word. */
+/* The value of the option at argv[*at]: behind "=" or the letter, else the next word. */
 static const char *value_word(int argc, char **argv, int *at, const char *equals) {
     if (equals)
         return equals + 1;
@@ -170,23 +171,34 @@ static int add_option(struct cli_args *args, const struct cli_option *option, in
     return EXIT_DONE;
 }
 
+/* "-n 1", "-n1", and flags together: "-an1". */
+static int read_letters(struct cli_args *args, int argc, char **argv, int *at) {
+    int code = EXIT_DONE;
+    for (const char *letter = argv[*at] + 1; *letter && code == EXIT_DONE; letter++) {
+        const struct cli_option *option = find_option(args->command, NULL, 0, *letter);
+        if (!option)
+            return cli_usage(args, "there is no option -%c", *letter);
+        bool attached = option->value && letter[1];
+        code = add_option(args, option, argc, argv, at, attached ? letter : NULL);
+        if (option->value)
+            break;
+    }
+    return code;
+}
+
 /* argv[*at] begins with "-"; moves *at to its last word. Returns an exit code. */
 static int read_option(struct cli_args *args, int argc, char **argv, int *at) {
     const char *word = argv[*at];
-    bool is_long = word[1] == '-';
-    const char *equals = is_long ? strchr(word, '=') : NULL;
+    if (word[1] != '-')
+        return read_letters(args, argc, argv, at);
+    const char *equals = strchr(word, '=');
     char name[MAX_NAME + 1];
     struct search search = {.word = word + 2, .nearest = {.name = name}};
     search.size = equals ? (size_t)(equals - word) - 2 : strlen(search.word);
-    if (!is_long) {
-        const struct cli_option *option =
-            word[2] ? NULL : find_option(args->command, NULL, 0, word[1]);
-        if (!option)
-            return cli_usage(args, "there is no option %s", word);
-        return add_option(args, option, argc, argv, at, NULL);
-    }
     snprintf(name, sizeof name, "%.*s", (int)search.size, search.word);
-    if (strcmp(name, "json") == 0) {
+    if (strcmp(name, "json") == 0 && !args->command->no_json) {
+        if (equals)
+            return cli_usage(args, "--json takes no value");
         args->json = true;
         return EXIT_DONE;
     }
@@ -215,9 +227,14 @@ int cli_read_words(struct cli_args *args, int argc, char **argv) {
             args->word[args->words++] = argv[i];
         }
     }
-    if (args->words < args->command->min_words || args->words > args->command->max_words)
-        return args->command->max_words
-                   ? cli_usage(args, "wants %s", args->command->words)
-                   : cli_usage(args, "takes no words, only options");
+    const struct cli_command *command = args->command;
+    if (args->words > command->max_words)
+        return command->max_words
+                   ? cli_usage(args, "wants %s only: '%s' is too many", command->words,
+                               args->word[command->max_words])
+                   : cli_usage(args, "takes no words, only options: '%s' is too many",
+                               args->word[0]);
+    if (args->words < command->min_words)
+        return cli_usage(args, "wants %s", command->words);
     return EXIT_DONE;
 }

@@ -29,6 +29,7 @@ struct sqrl_block {
     uint64_t first;  /* sample number, within the shard, of sample 0 */
     uint64_t line;   /* line formats: 1-based line of sample 0, else 0 */
     uint64_t origin; /* where bytes[0] lies in the shard's payload; for messages */
+    uint32_t front;  /* bytes at the front that are no payload: keys that idx adds */
     /* private */
     int refs;
     struct sqrl_context *context;

@@ -76,8 +76,10 @@ SQRL_API void sqrl_packer_abandon(struct sqrl_packer *packer);
 
 /* Commits all shards of a native directory whose names begin with one of `prefixes` and
  * that no commit holds yet: the end of a pack by many processes, each with its own prefix
- * and hold_commit. One new commit file. */
+ * and hold_commit. One new commit file. Of `settings` (may be NULL) those of the
+ * destination's file system are used. */
 SQRL_CHECK int sqrl_pack_commit(struct sqrl_context *context, const char *destination,
+                                const struct sqrl_settings *settings,
                                 const char *const *prefixes, size_t count, bool overwrite,
                                 struct sqrl_pack_report *report, struct sqrl_error *err);
 
@@ -85,10 +87,10 @@ SQRL_CHECK int sqrl_pack_commit(struct sqrl_context *context, const char *destin
  * commit, in place of all there are, of the shards that they name and that are still
  * there, as they are now. `all`: and behind them of all other shards in the directory
  * (those of runs that were killed too); needed where a commit can't be read. Without any
- * commit, all are taken. Removes no shard. */
+ * commit, all are taken. Removes no shard. `settings` as above. */
 SQRL_CHECK int sqrl_pack_index(struct sqrl_context *context, const char *destination,
-                               bool all, struct sqrl_pack_report *report,
-                               struct sqrl_error *err);
+                               const struct sqrl_settings *settings, bool all,
+                               struct sqrl_pack_report *report, struct sqrl_error *err);
 
 #ifdef __cplusplus
 }

@@ -74,27 +74,34 @@ static const char **prefixes_of(PyObject *tuple, size_t *count) {
 
 static PyObject *native_commit(PyObject *module, PyObject *args) {
     struct ext_state *state = state_of(module);
-    PyObject *path, *prefixes;
+    PyObject *path, *prefixes, *dict = Py_None;
     int overwrite = 0, rc;
+    struct ext_settings settings;
     struct sqrl_pack_report report;
     struct sqrl_error err;
-    if (!PyArg_ParseTuple(args, "O&O!|p:commit", PyUnicode_FSConverter, &path,
-                          &PyTuple_Type, &prefixes, &overwrite))
+    if (!PyArg_ParseTuple(args, "O&O!|pO:commit", PyUnicode_FSConverter, &path,
+                          &PyTuple_Type, &prefixes, &overwrite, &dict))
         return NULL;
+    if (ext_settings_init(&settings, dict) < 0) {
+        Py_DECREF(path);
+        return NULL;
+    }
     size_t count;
     const char **texts = prefixes_of(prefixes, &count);
     const char *destination = PyBytes_AsString(path);
     struct sqrl_context *context = ext_context(state);
     if (texts == NULL || destination == NULL || context == NULL) {
         free(texts);
+        ext_settings_reset(&settings);
         Py_DECREF(path);
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    rc = sqrl_pack_commit(context, destination, texts, count, overwrite != 0, &report,
-                          &err);
+    rc = sqrl_pack_commit(context, destination, &settings.settings, texts, count,
+                          overwrite != 0, &report, &err);
     Py_END_ALLOW_THREADS
     free(texts);
+    ext_settings_reset(&settings);
     Py_DECREF(path);
     return rc != SQRL_OK ? ext_raise(state, &err) : ext_report(&report);
 }
@@ -340,7 +347,7 @@ static PyMethodDef native_methods[] = {
     {"catalog_write", ext_catalog_write, METH_O,
      "catalog_write($module, sources, /)\n--\n\nSuch tuples as YAML."},
     {"commit", native_commit, METH_VARARGS,
-     "commit($module, destination, prefixes, overwrite=False, /)\n--\n\n"
+     "commit($module, destination, prefixes, overwrite=False, options=None, /)\n--\n\n"
      "Commits the shards whose names begin with one of the prefixes; returns a report."},
     {"encode", native_encode, METH_O,
      "encode($module, sample, /)\n--\n\nA sample as MessagePack bytes."},

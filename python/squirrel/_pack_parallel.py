@@ -487,7 +487,7 @@ def _commit(journal: _Journal, directory: str, overwrite: bool) -> None:
     if not again:
         journal.write({"commit": True})
     try:
-        _native.commit(directory, prefixes, overwrite)
+        _native.commit(directory, prefixes, overwrite, journal.head["layout"]["options"])
     except FileNotFoundError:
         if not again:  # killed between commit and the journal's end: nothing is left to commit
             raise

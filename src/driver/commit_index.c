@@ -94,7 +94,8 @@ static int read_commits(struct sqrl_context *context, struct sqrl_fs *fs,
     return SQRL_OK;
 }
 
-int sqrl_pack_index(struct sqrl_context *context, const char *destination, bool all,
+int sqrl_pack_index(struct sqrl_context *context, const char *destination,
+                    const struct sqrl_settings *settings, bool all,
                     struct sqrl_pack_report *report, struct sqrl_error *err) {
     struct sqrl_fs *fs = NULL;
     char *path = NULL;
@@ -104,7 +105,7 @@ int sqrl_pack_index(struct sqrl_context *context, const char *destination, bool 
     struct sqrl_commit_total total = {0};
     if (report)
         *report = (struct sqrl_pack_report){0};
-    int rc = sqrl_fs_for_url(context, destination, NULL, &fs, &path, err);
+    int rc = sqrl_fs_for_settings(context, destination, settings, &fs, &path, err);
     if (rc == SQRL_OK)
         rc = sqrl_listing_read(fs, path, &listing, err);
     if (rc == SQRL_OK)

@@ -114,8 +114,9 @@ static int commit_names(struct sqrl_context *context, struct sqrl_fs *fs,
 }
 
 int sqrl_pack_commit(struct sqrl_context *context, const char *destination,
-                     const char *const *prefixes, size_t count, bool overwrite,
-                     struct sqrl_pack_report *report, struct sqrl_error *err) {
+                     const struct sqrl_settings *settings, const char *const *prefixes,
+                     size_t count, bool overwrite, struct sqrl_pack_report *report,
+                     struct sqrl_error *err) {
     struct sqrl_fs *fs = NULL;
     char *path = NULL;
     struct sqrl_commits commits = {0};
@@ -124,7 +125,7 @@ int sqrl_pack_commit(struct sqrl_context *context, const char *destination,
     size_t chosen = 0, matched = 0;
     if (report)
         *report = (struct sqrl_pack_report){0};
-    int rc = sqrl_fs_for_url(context, destination, NULL, &fs, &path, err);
+    int rc = sqrl_fs_for_settings(context, destination, settings, &fs, &path, err);
     if (rc == SQRL_OK)
         rc = sqrl_listing_read(fs, path, &listing, err);
     if (rc == SQRL_OK)

@@ -452,6 +452,7 @@ static int new_block(const struct idx_reader *r, uint32_t count, struct sqrl_blo
         return rc;
     }
     memcpy((*out)->bytes->data, r->keys, FRONT);
+    (*out)->front = FRONT;
     (*out)->bytes->size = size;
     return SQRL_OK;
 }

@@ -132,6 +132,18 @@ def test_verify_of_good_data(squirrel, packed):
     assert squirrel("verify", "packed").stdout.startswith("good: 4 shards")
 
 
+def test_verify_counts_the_payload(squirrel, packed, lines):
+    """Plain lines in several stretches, and the same compressed: the bytes of the text."""
+    text = lines.read_bytes() * 20
+    (squirrel.folder / "big.jsonl").write_bytes(text)
+    (squirrel.folder / "big.jsonl.gz").write_bytes(gzip.compress(text))
+    for name in ("big.jsonl", "big.jsonl.gz"):
+        verdict = json.loads(squirrel("verify", name, "--json").stdout)
+        assert (verdict["samples"], verdict["bytes"]) == (40_000, len(text)) and verdict["blocks"] > 1
+    info = json.loads(squirrel("info", "packed", "--json").stdout)
+    assert json.loads(squirrel("verify", "packed", "--json").stdout)["bytes"] == info["raw_bytes"]
+
+
 def test_index_after_a_shard_was_removed(squirrel, packed):
     next(iter(sorted(packed.glob("*.sqrl")))).unlink()
     assert "squirrel index" in squirrel.error("cat", "packed", "-s", "id")
@@ -159,7 +171,7 @@ def test_doctor(squirrel):
 def test_help_of_each_command(squirrel, name):
     assert re.search(rf"^  {name}\s", squirrel("--help").stdout, re.M)
     text = squirrel(name, "--help").stdout
-    assert text.startswith(f"usage: squirrel {name} ") and "--json" in text
+    assert text.startswith(f"usage: squirrel {name} ") and ("--json" in text) == (name != "completion")
     assert max(map(len, text.splitlines())) < 140
 
 
@@ -188,7 +200,10 @@ def test_options_of_the_tables_are_used(squirrel, packed):
     (["cat", "x", "--samples-per-shard", "1"], "no option --samples-per-shard"), (["cat", "x", "-q"], "no option -q"),
     (["cat", "x", "--take"], "wants a value"), (["cat", "-", "--take", "-1"], "whole number"),
     (["cat", "-", "--take", "1e3"], "whole number"), (["pack", "x", "y", "--append=1"], "takes no value"),
-    (["completion", "csh"], "bash, zsh or fish"), (["pack", "-", "y", "--where", "a == 1"], "needs a file"),
+    (["completion", "csh"], "bash, zsh or fish"), (["completion", "bash", "--json"], "no option --json"),
+    (["info", "a", "b"], "'b' is too many"), (["doctor", "x"], "'x' is too many"), (["cat", "-", "-nx"], "not 'x'"),
+    (["cat", "-", "--json=yes"], "takes no value"), (["pack", "-ax", "x", "y"], "no option -x"),
+    (["pack", "-", "y", "--where", "a == 1"], "needs a file"),
     (["pack", "-", "y", "--shard-size", "many"], "not a size")])
 def test_wrong_command_lines(squirrel, words, part):
     assert part in squirrel.error(*words, code=2, data="")
@@ -210,6 +225,19 @@ def test_wrong_values_say_what_is_expected(squirrel, packed, words, part):
 def test_errors_for_programs(squirrel):
     error = json.loads(squirrel("info", "nowhere", "--json", code=1).stderr)["error"]
     assert error["code"] == "not_found" and "nowhere" in error["where"]
+
+
+def test_letters_of_options(squirrel, packed):
+    """As other commands take them: the value attached or not, flags together."""
+    for words in (["-n1"], ["-n", "1"], ["--take=1"], ["-n1", "-sid"], ["-n1", "-wid == 0"]):
+        assert [row["id"] for row in squirrel.rows("head", "packed", *words)] == [0]
+    squirrel("pack", "packed", "packed", "-an3")
+    assert len(squirrel.rows("cat", "packed")) == 2003
+
+
+def test_json_lines_stay_what_they_are(squirrel, packed):
+    assert squirrel.rows("head", "packed", "--json", "-n2") == squirrel.rows("head", "packed", "-n2") == samples(2)
+    assert json.loads(squirrel("head", "nowhere", "--json", code=1).stderr)["error"]["code"] == "not_found"
 
 
 def test_words_that_begin_with_a_dash(squirrel, tmp_path):
@@ -258,4 +286,6 @@ def test_fashion_mnist(squirrel):
         labels = list(file.read()[8:])
     squirrel("pack", folder, "test", "--stem", "t10k")
     assert [row["label"] for row in squirrel.rows("cat", "test", "-s", "label")] == labels
+    verdict = json.loads(squirrel("verify", folder, "--stem", "t10k", "--json").stdout)
+    assert verdict["samples"] == len(labels) and verdict["bytes"] == len(labels) * 28 * 28
     assert "train" in squirrel.error("info", folder) and "stem" in squirrel.error("info", folder)

@@ -245,6 +245,27 @@ static void test_fs_options(void **state) {
     assert_string_equal(vault.token, "xyz");
     reading_reset(&r);
     expect_numbers(at("vault"), 100);
+    /* The same for a commit by itself, and for a new index. */
+    const char *const prefixes[] = {"held"};
+    struct sqrl_pack_report report;
+    settings = (struct sqrl_settings){writing, 3};
+    options.prefix = "held";
+    options.hold_commit = options.append = true;
+    assert_int_equal(pack_numbers(vault_at("vault"), options, 50, NULL), SQRL_OK);
+    assert_int_equal(sqrl_pack_commit(context, vault_at("vault"), NULL, prefixes, 1,
+                                      false, &report, &err),
+                     SQRL_E_PERMISSION);
+    assert_int_equal(sqrl_pack_commit(context, vault_at("vault"), &settings, prefixes, 1,
+                                      false, &report, NULL),
+                     SQRL_OK);
+    assert_int_equal(report.samples, 50);
+    assert_int_equal(
+        sqrl_pack_index(context, vault_at("vault"), NULL, false, &report, &err),
+        SQRL_E_PERMISSION);
+    assert_int_equal(
+        sqrl_pack_index(context, vault_at("vault"), &settings, false, &report, NULL),
+        SQRL_OK);
+    assert_int_equal(report.samples, 150);
 }
 
 /* Refusals: unknown names know those of the file system, too, and secrets aren't shown.

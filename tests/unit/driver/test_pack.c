@@ -487,7 +487,7 @@ static void test_many_writers(void **state) {
     }
     struct sqrl_pack_report report;
     assert_int_equal(
-        sqrl_pack_commit(context, destination, list, WRITERS, false, &report, NULL),
+        sqrl_pack_commit(context, destination, NULL, list, WRITERS, false, &report, NULL),
         SQRL_OK);
     assert_int_equal(report.samples, WRITERS * EACH);
     assert_int_equal(report.shards, WRITERS * 4);

@@ -224,10 +224,10 @@ static void test_disagreements(void **state) {
     check_disagreement("dis", SQRL_E_NOT_FOUND, "a.sqrl");
     struct sqrl_pack_report report;
     make_shard("dis/stray.sqrl", 7, 7);
-    assert_int_equal(sqrl_pack_index(context, at("dis"), false, &report, &err), 0);
+    assert_int_equal(sqrl_pack_index(context, at("dis"), NULL, false, &report, &err), 0);
     assert_int_equal(report.shards, 1);
     check_ids("dis", (const uint64_t[]){60, 61}, 2);
-    assert_int_equal(sqrl_pack_index(context, at("dis"), true, &report, &err), 0);
+    assert_int_equal(sqrl_pack_index(context, at("dis"), NULL, true, &report, &err), 0);
     assert_int_equal(report.shards, 2);
     check_ids("dis", (const uint64_t[]){60, 61, 7, 7}, 4);
 }
@@ -255,12 +255,12 @@ static void test_damaged_commit(void **state) {
     assert_int_equal(sqrl_open(context, at("dam"), &none, &source, &err), SQRL_E_CORRUPT);
     assert_non_null(strstr(err.where, ".idx"));
     assert_non_null(strstr(err.message, "squirrel index"));
-    assert_int_equal(sqrl_pack_index(context, at("dam"), false, NULL, &err),
+    assert_int_equal(sqrl_pack_index(context, at("dam"), NULL, false, NULL, &err),
                      SQRL_E_CORRUPT);
-    assert_int_equal(sqrl_pack_index(context, at("dam"), true, NULL, &err), 0);
+    assert_int_equal(sqrl_pack_index(context, at("dam"), NULL, true, NULL, &err), 0);
     check_ids("dam", (const uint64_t[]){60, 60, 0, 60}, 4); /* by name now */
     make_directory("nothing");
-    assert_int_equal(sqrl_pack_index(context, at("nothing"), true, NULL, &err),
+    assert_int_equal(sqrl_pack_index(context, at("nothing"), NULL, true, NULL, &err),
                      SQRL_E_NOT_FOUND);
 }
 
@@ -275,26 +275,29 @@ static void test_pack_commit(void **state) {
     struct sqrl_pack_report report;
     struct sqrl_error err = {0};
     assert_int_equal(
-        sqrl_pack_commit(context, at("many"), wrong, 1, false, &report, &err),
+        sqrl_pack_commit(context, at("many"), NULL, wrong, 1, false, &report, &err),
         SQRL_E_NOT_FOUND);
     assert_int_equal(
-        sqrl_pack_commit(context, at("many"), prefixes, 2, false, &report, &err), 0);
+        sqrl_pack_commit(context, at("many"), NULL, prefixes, 2, false, &report, &err),
+        0);
     assert_int_equal(report.shards, 4);
     assert_int_equal(report.samples, 50);
     check_ids("many", (const uint64_t[]){0, 50}, 2);
     /* Again: there is nothing left to commit. */
     assert_int_equal(
-        sqrl_pack_commit(context, at("many"), prefixes, 2, false, &report, &err), 0);
+        sqrl_pack_commit(context, at("many"), NULL, prefixes, 2, false, &report, &err),
+        0);
     assert_int_equal(report.shards, 0);
     make_shard("many/w1-000002.sqrl", 50, 5);
     assert_int_equal(
-        sqrl_pack_commit(context, at("many"), prefixes, 2, false, &report, &err), 0);
+        sqrl_pack_commit(context, at("many"), NULL, prefixes, 2, false, &report, &err),
+        0);
     assert_int_equal(report.shards, 1);
     check_ids("many", (const uint64_t[]){0, 55}, 2);
     make_shard("many/new-0.sqrl", 7, 3);
     const char *fresh[] = {"new-"};
-    assert_int_equal(sqrl_pack_commit(context, at("many"), fresh, 1, true, &report, &err),
-                     0);
+    assert_int_equal(
+        sqrl_pack_commit(context, at("many"), NULL, fresh, 1, true, &report, &err), 0);
     check_ids("many", (const uint64_t[]){7, 3}, 2);
     assert_int_not_equal(access(at("many/w1-000000.sqrl"), F_OK), 0);
     assert_int_equal(access(at("many/other-000000.sqrl"), F_OK), 0);
