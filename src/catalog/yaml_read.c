@@ -1,8 +1,7 @@
 /* yaml_read.c - one YAML document to a tape, by libyaml's events.
  *
- * libyaml reads three things otherwise than YAML 1.2 has them: "?x" in [] and {} as a
- * key x, the anchor &a:b as &a, and a last line of blanks without its newline. The first
- * two are refused (check_edges), the third is mended (feed).
+ * libyaml reads some things that YAML 1.2 forbids or means otherwise: those are refused
+ * (check_edges). A last line of blanks without its newline is mended (feed).
  *
  * The tape grows in document order, as the decoders of the value floor do it: a container
  * is patched when it ends. An anchor is therefore a range of finished nodes, and an alias
@@ -16,6 +15,7 @@
 
 #include "catalog/table.h"
 #include "catalog/yaml.h"
+#include "catalog/yaml_edges.h"
 #include "sqrl/catalog.h"
 #include "sqrl/codec.h"
 
@@ -25,7 +25,10 @@ struct frame {
     uint32_t node;
     uint32_t children; /* nodes right below; keys count too */
     uint32_t anchor;
-    bool map, key;
+    bool map, key, flow;
+    size_t begin; /* the byte where it begins */
+    int64_t
+        column; /* of its entries; that of the one around it where it is in [] or {} */
 };
 
 struct anchor {
@@ -34,9 +37,9 @@ struct anchor {
 };
 
 struct reader {
-    const unsigned char *text;
+    struct sqrl_yaml_edges edges;
     size_t size, fed;
-    size_t seen_byte, seen_char; /* the byte at which a character stands */
+    size_t begin, end; /* the bytes of the event */
     yaml_parser_t parser;
     yaml_event_t event;
     struct sqrl_yaml *out;
@@ -105,9 +108,10 @@ static int next_event(struct reader *r) {
 static int feed(void *arg, unsigned char *out, size_t room, size_t *given) {
     struct reader *r = arg;
     size_t size = SQRL_MIN(room, r->size - r->fed);
-    memcpy(out, r->text + r->fed, size);
+    memcpy(out, r->edges.text + r->fed, size);
     r->fed += size;
-    if (!size && room && r->fed == r->size && r->size && r->text[r->size - 1] != '\n') {
+    if (!size && room && r->fed == r->size && r->size &&
+        r->edges.text[r->size - 1] != '\n') {
         out[size++] = '\n';
         r->size = r->fed = 0;
     }
@@ -115,36 +119,45 @@ static int feed(void *arg, unsigned char *out, size_t room, size_t *given) {
     return 1;
 }
 
-/* The bytes from where the event begins; libyaml counts characters. */
-static const unsigned char *event_text(struct reader *r, size_t text_size, size_t *left) {
-    size_t at = r->seen_byte, want = r->event.start_mark.index;
-    for (; r->seen_char < want && at < text_size; r->seen_char++)
-        for (at++; at < text_size && (r->text[at] & 0xc0) == 0x80;)
-            at++;
-    r->seen_byte = at;
-    *left = text_size - at;
-    return r->text + at;
+static int64_t column_around(const struct reader *r) {
+    return r->depth ? r->frame[r->depth - 1].column : -1;
 }
 
-/* Refuses what libyaml would read as something else; see above. */
-static int check_edges(struct reader *r, size_t text_size) {
-    size_t left, at = 1;
-    const unsigned char *text = event_text(r, text_size, &left);
-    if (text > r->text && text[-1] == '?' && r->event.type == YAML_SCALAR_EVENT)
-        return fail(
-            r, SQRL_E_UNSUPPORTED,
-            "a blank is missing behind the \"?\"; quote a text that begins with it");
-    if (!left || (*text != '&' && *text != '*') ||
-        (*text == '*' && r->event.type != YAML_ALIAS_EVENT))
-        return SQRL_OK;
-    while (at < left &&
-           (text[at] == '-' || text[at] == '_' || (text[at] >= '0' && text[at] <= '9') ||
-            ((text[at] | 32) >= 'a' && (text[at] | 32) <= 'z')))
-        at++;
-    if (at < left && !memchr(" \t\r\n,[]{}", text[at], 10))
-        return fail(r, SQRL_E_UNSUPPORTED,
-                    "the name of an anchor has letters, digits, - and _ only");
-    return SQRL_OK;
+/* The event of a block ends where its first entry begins, but that of a sequence right
+ * under its key behind the first "-". */
+static int64_t column_of_block(const struct reader *r, bool map) {
+    bool behind = !map && r->end < r->edges.size && r->edges.text[r->end] != '-';
+    return (int64_t)r->event.end_mark.column - behind;
+}
+
+/* Refuses what libyaml would read as something else, or at all; see above. */
+static int check_edges(struct reader *r) {
+    struct sqrl_yaml_edges *edges = &r->edges;
+    const yaml_event_t *event = &r->event;
+    const char *wrong = NULL, *other = NULL; /* no YAML; read as another value */
+    bool flow = r->depth && r->frame[r->depth - 1].flow;
+    r->begin = sqrl_yaml_byte_at(edges, event->start_mark.index);
+    r->end = sqrl_yaml_byte_at(edges, event->end_mark.index);
+    /* A document's event begins before its directives. */
+    wrong = sqrl_yaml_check_gap(
+        edges, event->type == YAML_DOCUMENT_START_EVENT ? r->end : r->begin);
+    edges->seen = SQRL_MAX(edges->seen, r->end);
+    unsigned char first = r->begin < edges->size ? edges->text[r->begin] : 0;
+    if (event->type >= YAML_ALIAS_EVENT &&
+        (first == '&' || (first == '*' && event->type == YAML_ALIAS_EVENT)))
+        other = sqrl_yaml_check_name(edges, r->begin);
+    if (!wrong && !other && event->type == YAML_SCALAR_EVENT) {
+        yaml_scalar_style_t style = event->data.scalar.style;
+        other = sqrl_yaml_check_mark(edges, r->begin);
+        if (style == YAML_PLAIN_SCALAR_STYLE && flow)
+            wrong = sqrl_yaml_check_dash(edges, r->begin, r->end);
+        else if (style != YAML_LITERAL_SCALAR_STYLE && style != YAML_FOLDED_SCALAR_STYLE)
+            wrong =
+                sqrl_yaml_check_lines(edges, r->begin, r->end, column_around(r), false);
+    }
+    if (wrong)
+        return fail(r, SQRL_E_CORRUPT, wrong);
+    return other ? fail(r, SQRL_E_UNSUPPORTED, other) : SQRL_OK;
 }
 
 /* Room for `more` nodes and their marks, within the cap. */
@@ -344,7 +357,10 @@ static int on_container(struct reader *r, bool map) {
         map ? r->event.data.mapping_start.tag : r->event.data.sequence_start.tag;
     const yaml_char_t *name =
         map ? r->event.data.mapping_start.anchor : r->event.data.sequence_start.anchor;
-    struct frame frame = {.map = map};
+    bool flow = map ? r->event.data.mapping_start.style == YAML_FLOW_MAPPING_STYLE
+                    : r->event.data.sequence_start.style == YAML_FLOW_SEQUENCE_STYLE;
+    struct frame frame = {.map = map, .flow = flow, .begin = r->begin};
+    frame.column = flow ? column_around(r) : column_of_block(r, map);
     if (wants_key(r))
         return fail(r, SQRL_E_UNSUPPORTED, "a map or a sequence can't be a key");
     if (tag && !tag_allowed(r, (const char *)tag, map, &frame.key))
@@ -466,6 +482,12 @@ static int on_end(struct reader *r) {
     struct frame frame = r->frame[--r->depth];
     struct sqrl_node *node = &r->out->tape.nodes[frame.node];
     int code = SQRL_OK;
+    if (frame.flow && !(r->depth && r->frame[r->depth - 1].flow)) {
+        const char *wrong =
+            sqrl_yaml_check_lines(&r->edges, frame.begin, r->end, frame.column, true);
+        if (wrong)
+            return fail(r, SQRL_E_CORRUPT, wrong);
+    }
     node->size = frame.map ? frame.children / 2 : frame.children;
     node->v.next = r->out->tape.count;
     if (frame.map)
@@ -502,12 +524,11 @@ static int on_event(struct reader *r) {
 }
 
 static int read_events(struct reader *r) {
-    size_t text_size = r->size;
     int code;
     do {
         code = next_event(r);
-        if (code == SQRL_OK && r->event.type >= YAML_ALIAS_EVENT)
-            code = check_edges(r, text_size);
+        if (code == SQRL_OK)
+            code = check_edges(r);
         if (code == SQRL_OK)
             code = on_event(r);
     } while (code == SQRL_OK && r->event.type != YAML_STREAM_END_EVENT);
@@ -525,7 +546,8 @@ int sqrl_yaml_read(struct sqrl_yaml *out, const char *text, size_t size,
     struct reader *r = sqrl_calloc(1, sizeof *r, "a YAML reader", err);
     if (!r)
         return SQRL_E_NO_MEMORY;
-    r->text = (const unsigned char *)text;
+    r->edges =
+        (struct sqrl_yaml_edges){.text = (const unsigned char *)text, .size = size};
     r->size = size;
     r->out = out;
     r->err = err;

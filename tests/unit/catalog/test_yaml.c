@@ -111,6 +111,16 @@ static const struct {
     {"a: 99999999999999999999", SQRL_E_LIMIT, "line 1, column 4", "64 bits"},
     {"{?a: 1}", SQRL_E_UNSUPPORTED, "line 1, column 3", "\"?\""},
     {"a: &b:c d", SQRL_E_UNSUPPORTED, "line 1, column 4", "anchor"},
+    /* what libyaml reads though YAML 1.2 (6.1, 6.6, 7.3, 7.4) forbids it */
+    {"a: [b,\nc]", SQRL_E_CORRUPT, "line 2, column 2", "indented"},
+    {"a:\n- [b,\nc]", SQRL_E_CORRUPT, "line 3, column 2", "indented"},
+    {"a: {b: [\n c\n]}", SQRL_E_CORRUPT, "line 3, column 2", "indented"},
+    {"a: \"b\n\tc\"", SQRL_E_CORRUPT, "line 1, column 4", "indented"},
+    {"a: 'b\nc'", SQRL_E_CORRUPT, "line 1, column 4", "indented"},
+    {"[a, b]#c", SQRL_E_CORRUPT, "", "blank"},
+    {"[a,#c\n b]", SQRL_E_CORRUPT, "line 2", "blank"},
+    {"a: [-]", SQRL_E_CORRUPT, "line 1, column 5", "single -"},
+    {"%YAML 1.1#\n--- a", SQRL_E_CORRUPT, "line 1", "blank"},
 };
 
 static void test_refusals(void **state) {
@@ -178,6 +188,20 @@ static void test_aliases(void **state) {
                 "{\"a\": {\"b\": [1, {\"c\": 2}]}, \"d\": [{\"b\": [1, {\"c\": 2}]}, "
                 "{\"b\": [1, {\"c\": 2}]}], \"e\": {\"b\": [1, {\"c\": 2}]}}");
     assert_json("- &a x\n- &a y\n- *a\n- {*a : 1}", "[\"x\", \"y\", \"y\", {\"y\": 1}]");
+}
+
+/* Lines that are indented far enough, counted from the entry and not from its anchor. */
+static void test_lines(void **state) {
+    assert_json("a: [b,\n c\n ]", "{\"a\": [\"b\", \"c\"]}");
+    assert_json("[a,\n\n# c\nb\n]", "[\"a\", \"b\"]");
+    assert_json("a: [b,\n# c\n c] # d", "{\"a\": [\"b\", \"c\"]}");
+    assert_json("key: &anchor\n b: [c,\n  d]", "{\"key\": {\"b\": [\"c\", \"d\"]}}");
+    assert_json("key: &anchor\n- [c,\n d]\n", "{\"key\": [[\"c\", \"d\"]]}");
+    assert_json("key:\n- 'c\n  d'\n", "{\"key\": [\"c d\"]}");
+    assert_json("- &x\n  - [c,\n   d]\n", "[[[\"c\", \"d\"]]]");
+    assert_json("a: \"b\n \tc\n\n d\"", "{\"a\": \"b c\\nd\"}");
+    assert_json("a: [\"#b\",'c#d', e#f]", "{\"a\": [\"#b\", \"c#d\", \"e#f\"]}");
+    assert_json("a: [-1, -b]", "{\"a\": [-1, \"-b\"]}");
 }
 
 /* Many keys: equal ones are found by the table, too. */
@@ -308,6 +332,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_lines),
         cmocka_unit_test(test_large_map),
         cmocka_unit_test(test_layout),
         cmocka_unit_test(test_texts_read_back),
