@@ -104,9 +104,7 @@ static void list_catalog(const struct cli_args *args,
     struct sqrl_bytes report = {0};
     struct sqrl_catalog_source source;
     cli_put_array(&report, count);
-    for (size_t i = 0; i < count; i++) {
-        if (sqrl_catalog_at(catalog, i, &source, NULL) != SQRL_OK)
-            continue;
+    for (uint64_t cursor = 0; sqrl_catalog_next(catalog, &cursor, &source);) {
         const char *url = url_of(&source, &size);
         cli_put_map(&report, 4);
         cli_put_text(&report, "name", source.name);

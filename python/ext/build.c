@@ -209,7 +209,9 @@ static PyObject *build_rare(struct ext_builder *builder, const struct sqrl_node 
         text = PyBytes_FromStringAndSize(data, node->size);
         PyObject *type = PyLong_FromLong((long)node->aux - 128);
         if (text != NULL && type != NULL)
-            value = ext_support_call(builder->state, "make_ext", type, text);
+            value = ext_support_call(
+                builder->state, builder->catalog_keys ? "make_catalog_key" : "make_ext",
+                type, text);
         Py_XDECREF(type);
         Py_XDECREF(text);
         return value;

@@ -18,6 +18,7 @@ struct encoder {
     struct sqrl_bytes *out;
     struct sqrl_error err;
     unsigned depth;
+    const char *split;     /* the function of squirrel._support that knows extensions */
     char path[PATH_BYTES]; /* built from the inside out */
 };
 
@@ -348,7 +349,7 @@ static int encode_complex(struct encoder *encoder, PyObject *number) {
 /* MessagePack extensions: msgpack.ExtType and Timestamp, or our own. 1 when it was none.
  */
 static int encode_extension(struct encoder *encoder, PyObject *object) {
-    PyObject *pair = ext_support_call(encoder->state, "split_ext", object, NULL);
+    PyObject *pair = ext_support_call(encoder->state, encoder->split, object, NULL);
     if (pair == NULL)
         return -1;
     if (pair == Py_None) {
@@ -478,8 +479,10 @@ static int encode(struct encoder *encoder, PyObject *object) {
     return encode_container(encoder, object);
 }
 
-int ext_encode(struct ext_state *state, struct sqrl_bytes *out, PyObject *object) {
+static int encode_whole(struct ext_state *state, struct sqrl_bytes *out, PyObject *object,
+                        const char *split, const char *of) {
     struct encoder encoder;
+    encoder.split = split;
     encoder.state = state;
     encoder.out = out;
     encoder.depth = 0;
@@ -493,11 +496,20 @@ int ext_encode(struct ext_state *state, struct sqrl_bytes *out, PyObject *object
         PyErr_NormalizeException(&type, &value, &traceback);
         PyObject *done = PyObject_CallMethod(
             value, "add_note", "N",
-            PyUnicode_FromFormat("in field \"%s\" of the sample", path));
+            PyUnicode_FromFormat("in field \"%s\" of the %s", path, of));
         if (done == NULL)
             PyErr_Clear();
         Py_XDECREF(done);
         PyErr_Restore(type, value, traceback);
     }
     return -1;
+}
+
+int ext_encode(struct ext_state *state, struct sqrl_bytes *out, PyObject *object) {
+    return encode_whole(state, out, object, "split_ext", "sample");
+}
+
+int ext_encode_catalog(struct ext_state *state, struct sqrl_bytes *out,
+                       PyObject *object) {
+    return encode_whole(state, out, object, "split_catalog_key", "arguments or metadata");
 }

@@ -46,6 +46,7 @@ enum ext_class {
     EXT_MEMORY,
     EXT_PACKER,
     EXT_GUARD,
+    EXT_CATALOG,
     EXT_CLASSES
 };
 
@@ -165,7 +166,8 @@ struct ext_stack {
 
 struct ext_builder {
     struct ext_state *state;
-    bool copy; /* false: arrays are read-only views of the block */
+    bool copy;         /* false: arrays are read-only views of the block */
+    bool catalog_keys; /* extensions of type SQRL_CATALOG_KEY_EXT are CatalogKeys */
     const struct sqrl_projection *projection;
     struct ext_key keys[EXT_KEYS]; /* direct-mapped cache of key objects */
     struct ext_stack spare;        /* for the next value */
@@ -190,6 +192,8 @@ PyObject *ext_build_node(struct ext_builder *builder, const struct sqrl_node *no
 /* Appends `object` as MessagePack; -1 with an exception that names the path to the value.
  */
 int ext_encode(struct ext_state *state, struct sqrl_bytes *out, PyObject *object);
+/* The same for a catalog's values: a CatalogKey becomes an extension. */
+int ext_encode_catalog(struct ext_state *state, struct sqrl_bytes *out, PyObject *object);
 
 /* --- objects --- */
 
@@ -222,7 +226,8 @@ PyObject *ext_dlpack(struct ext_state *state, struct sqrl_batch *batch, uint32_t
                      enum sqrl_part part, bool versioned);
 
 extern PyType_Spec ext_source_spec, ext_plan_spec, ext_samples_spec, ext_batches_spec,
-    ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec;
+    ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec,
+    ext_catalog_spec;
 
 /* Allocation and release of instances in the limited API. */
 static inline PyObject *ext_alloc(PyTypeObject *type) {
@@ -237,9 +242,9 @@ static inline void ext_free(PyObject *self) {
 
 /* --- catalogs (catalog.c) --- */
 
-/* Methods of the module: YAML to a list of tuples, and back. */
-PyObject *ext_catalog_read(PyObject *module, PyObject *args);
-PyObject *ext_catalog_write(PyObject *module, PyObject *sources);
+/* Functions of the module: [(url, origin, line)], and whether something changed. */
+PyObject *ext_catalog_places(PyObject *module, PyObject *unused);
+PyObject *ext_catalog_subscribe(PyObject *module, PyObject *args);
 
 #pragma GCC visibility pop
 #endif

@@ -285,7 +285,7 @@ static int native_exec(PyObject *module) {
         [EXT_SAMPLES] = &ext_samples_spec, [EXT_BATCHES] = &ext_batches_spec,
         [EXT_SLOT] = &ext_slot_spec,       [EXT_PIN] = &ext_pin_spec,
         [EXT_MEMORY] = &ext_memory_spec,   [EXT_PACKER] = &ext_packer_spec,
-        [EXT_GUARD] = &ext_guard_spec};
+        [EXT_GUARD] = &ext_guard_spec,     [EXT_CATALOG] = &ext_catalog_spec};
     struct ext_state *state = state_of(module);
     state->module = module;
     state->log = ext_log_new();
@@ -341,11 +341,13 @@ static PyMethodDef native_methods[] = {
      "open($module, url, options=None, /)\n--\n\nOpens a file or directory: a Source."},
     {"open_catalog", native_open_catalog, METH_O,
      "open_catalog($module, reference, /)\n--\n\nOpens \"catalog.yaml#name@version\"."},
-    {"catalog_read", ext_catalog_read, METH_VARARGS,
-     "catalog_read($module, text, where, /)\n--\n\n"
-     "YAML as a list of (name, version, driver_name, kwargs, metadata)."},
-    {"catalog_write", ext_catalog_write, METH_O,
-     "catalog_write($module, sources, /)\n--\n\nSuch tuples as YAML."},
+    {"catalog_places", ext_catalog_places, METH_NOARGS,
+     "catalog_places($module, /)\n--\n\n"
+     "The user's catalogs as a list of (url, origin, line)."},
+    {"catalog_subscribe", ext_catalog_subscribe, METH_VARARGS,
+     "catalog_subscribe($module, url, add, /)\n--\n\n"
+     "Adds a catalog to the user's configuration or removes it; whether that changed "
+     "it."},
     {"commit", native_commit, METH_VARARGS,
      "commit($module, destination, prefixes, overwrite=False, options=None, /)\n--\n\n"
      "Commits the shards whose names begin with one of the prefixes; returns a report."},

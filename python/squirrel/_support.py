@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+CATALOG_KEY_EXT = 1  # SQRL_CATALOG_KEY_EXT
+
 make_column = Column._of_slot
 make_batch = Batch._of_slot
 
@@ -74,6 +76,24 @@ def split_ext(value: Any) -> tuple[int, bytes] | None:
         if isinstance(value, module.Timestamp):
             return -1, value.to_bytes()
     return None
+
+
+def make_catalog_key(code: int, data: bytes) -> Any:
+    """An extension in a catalog: a CatalogKey, or any other."""
+    from squirrel import _native
+    from squirrel.catalog import CatalogKey
+
+    return CatalogKey(*_native.decode(data)) if code == CATALOG_KEY_EXT else make_ext(code, data)
+
+
+def split_catalog_key(value: Any) -> tuple[int, bytes] | None:
+    """(code, data) of a CatalogKey or another extension object in a catalog, or None."""
+    from squirrel import _native
+    from squirrel.catalog import CatalogKey
+
+    if isinstance(value, CatalogKey):
+        return CATALOG_KEY_EXT, _native.encode([value.identifier, value.version])
+    return split_ext(value)
 
 
 def sibling_workers() -> int:

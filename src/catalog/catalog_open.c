@@ -173,17 +173,19 @@ int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
     struct sqrl_catalog_source source;
     *out = NULL;
     const char *hash = strrchr(reference, '#');
-    if (!hash || hash == reference || !hash[1])
+    if (!hash || !hash[1])
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "\"%.200s\" names no source; it is written "
-                              "catalog.yaml#name or catalog.yaml#name@version",
+                              "catalog.yaml#name or catalog.yaml#name@version, or "
+                              "#name of the default catalog",
                               reference);
     char *file = sqrl_format(err, "%.*s", (int)(hash - reference), reference);
     char *name = file ? sqrl_strdup(hash + 1, err) : NULL;
     int code = name ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!code)
-        code = sqrl_catalog_new(&catalog, err);
-    if (!code)
+        code = *file ? sqrl_catalog_new(&catalog, err)
+                     : sqrl_catalog_default(context, &catalog, err);
+    if (!code && *file)
         code = sqrl_catalog_read_file(catalog, context, file, err);
     if (!code) {
         int64_t version = split_version(name);
@@ -191,7 +193,7 @@ int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
         if (!code)
             code = sqrl_catalog_source_open(context, &source, more, out, err);
         if (code)
-            sqrl_error_at(err, code, "%s", file);
+            sqrl_error_at(err, code, "%s", *file ? file : "the default catalog");
     }
     sqrl_catalog_free(catalog);
     free(name);

@@ -1,6 +1,6 @@
 /* table.h - a hash table of numbers: from a hash to the index of an item elsewhere.
  *
- * The table knows nothing of the items; the caller compares. It only grows. */
+ * The table knows nothing of the items; the caller compares. */
 #ifndef SQRL_CATALOG_TABLE_H
 #define SQRL_CATALOG_TABLE_H
 
@@ -23,8 +23,9 @@ struct sqrl_table {
 typedef bool (*sqrl_table_same)(const void *arg, uint32_t index);
 
 void sqrl_table_reset(struct sqrl_table *table);
-/* Makes room for one more entry; the next sqrl_table_add cannot fail then. */
-SQRL_CHECK int sqrl_table_reserve(struct sqrl_table *table, struct sqrl_error *err);
+/* Makes room for so many entries more; sqrl_table_add can't fail then. */
+SQRL_CHECK int sqrl_table_reserve(struct sqrl_table *table, uint32_t more,
+                                  struct sqrl_error *err);
 void sqrl_table_add(struct sqrl_table *table, uint64_t hash, uint32_t index);
 /* The index of the item, or SQRL_TABLE_NONE. */
 uint32_t sqrl_table_find(const struct sqrl_table *table, uint64_t hash,
@@ -32,5 +33,7 @@ uint32_t sqrl_table_find(const struct sqrl_table *table, uint64_t hash,
 /* Puts `to` in the place of `from`, an entry of the table. */
 void sqrl_table_replace(struct sqrl_table *table, uint64_t hash, uint32_t from,
                         uint32_t to);
+/* Takes an entry out. */
+void sqrl_table_remove(struct sqrl_table *table, uint64_t hash, uint32_t index);
 
 #endif

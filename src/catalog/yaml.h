@@ -1,4 +1,4 @@
-/* yaml.h - one YAML document as a tape, and back.
+/* yaml.h - one document, YAML or JSON, as a tape, and back.
  *
  * The strict subset that catalogs need: maps with scalar keys, sequences, and scalars
  * with the meaning that squirrel-core's reader (ruamel.yaml, YAML 1.2) gives them. No
@@ -24,7 +24,7 @@ struct sqrl_yaml_mark {
 struct sqrl_yaml {
     struct sqrl_tape tape;
     struct sqrl_bytes text;      /* what the nodes point into */
-    struct sqrl_yaml_mark *mark; /* [tape.capacity], beside the nodes */
+    struct sqrl_yaml_mark *mark; /* [tape.capacity], beside the nodes; JSON: NULL */
     uint32_t mark_capacity;
 };
 void sqrl_yaml_reset(struct sqrl_yaml *yaml);
@@ -34,6 +34,10 @@ void sqrl_yaml_reset(struct sqrl_yaml *yaml);
  * SQRL_CATALOG_KEY_EXT with the sequence as MessagePack. Errors name line and column. */
 SQRL_CHECK int sqrl_yaml_read(struct sqrl_yaml *out, const char *text, size_t size,
                               struct sqrl_error *err);
+/* The same for JSON, which has {"!CatalogKey": [name, version]} for the tagged sequence;
+ * no map holds a key twice. NaN, Infinity and -Infinity are read. */
+SQRL_CHECK int sqrl_catalog_json_read(struct sqrl_yaml *out, const char *text,
+                                      size_t size, struct sqrl_error *err);
 /* Writes the error with the node's line and column in front. Returns `code`. */
 int sqrl_yaml_error(const struct sqrl_yaml *yaml, uint32_t node, struct sqrl_error *err,
                     int code, const char *format, ...) SQRL_PRINTF(5, 6);
@@ -53,5 +57,17 @@ SQRL_CHECK int sqrl_yaml_write(struct sqrl_bytes *out, const struct sqrl_node *n
  */
 SQRL_CHECK int sqrl_yaml_write_text(struct sqrl_bytes *out, const char *text, size_t size,
                                     struct sqrl_error *err);
+
+/* Appends a value as canonical JSON: no blanks, keys in the order of their UTF-8 bytes,
+ * integers in decimal, floats in the shortest form that reads back equal, NaN and
+ * infinities as Python's json has them, texts with no escapes but those JSON demands. */
+SQRL_CHECK int sqrl_catalog_json_write(struct sqrl_bytes *out,
+                                       const struct sqrl_node *nodes, uint32_t node,
+                                       const uint8_t *bytes, struct sqrl_error *err);
+/* A !CatalogKey's name and version out of its EXT node; `tape` is scratch that holds
+ * them: node 1 is the name with its offset from *packed, node 2 the version. */
+SQRL_CHECK int sqrl_catalog_key_decode(const struct sqrl_node *ext, const uint8_t *bytes,
+                                       struct sqrl_tape *tape, const uint8_t **packed,
+                                       struct sqrl_error *err);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <yaml.h>
 
-#include "catalog/table.h"
+#include "catalog/scalar.h"
 #include "catalog/yaml.h"
 #include "catalog/yaml_edges.h"
 #include "sqrl/catalog.h"
@@ -67,6 +67,8 @@ int sqrl_yaml_error(const struct sqrl_yaml *yaml, uint32_t node, struct sqrl_err
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     sqrl_error_set(err, code, "%s", text);
+    if (!yaml->mark)
+        return code;
     return sqrl_error_at(err, code, "line %u, column %u", yaml->mark[node].line,
                          yaml->mark[node].column);
 }
@@ -226,7 +228,7 @@ static int begin_anchor(struct reader *r, const yaml_char_t *given, uint32_t nod
         r->anchor = more;
         r->anchor_capacity = capacity;
     }
-    int code = sqrl_table_reserve(&r->anchor_table, r->err);
+    int code = sqrl_table_reserve(&r->anchor_table, 1, r->err);
     char *copy = code ? NULL : sqrl_strdup(name, r->err);
     if (!copy)
         return code ? code : SQRL_E_NO_MEMORY;
@@ -381,77 +383,22 @@ static int on_container(struct reader *r, bool map) {
     return code;
 }
 
-/* --- duplicate keys ---
- * Keys are equal as Python's dict has it: 1, 1.0 and true are one key. */
-struct key {
-    const struct sqrl_yaml *yaml;
-    uint32_t node;
-};
-
-/* A number as one that compares by its bits; NULL and texts as they are. */
-static struct sqrl_node canonical(struct sqrl_node node) {
-    if (node.type == SQRL_BOOL)
-        node.type = SQRL_INT;
-    if (node.type == SQRL_FLOAT && node.v.f >= -0x1p63 && node.v.f < 0x1p63 &&
-        (double)(int64_t)node.v.f == node.v.f)
-        node = (struct sqrl_node){.type = SQRL_INT, .v.i = (int64_t)node.v.f};
-    return node;
-}
-
-static bool same_key(const void *arg, uint32_t index) {
-    const struct key *key = arg;
-    const struct sqrl_tape *tape = &key->yaml->tape;
-    const uint8_t *text = key->yaml->text.data;
-    struct sqrl_node a = canonical(tape->nodes[key->node]);
-    struct sqrl_node b = canonical(tape->nodes[index]);
-    if (a.type != b.type)
-        return false;
-    if (a.type != SQRL_STRING)
-        return a.v.u == b.v.u;
-    return a.size == b.size && memcmp(text + a.v.offset, text + b.v.offset, a.size) == 0;
-}
-
-static uint64_t key_hash(const struct key *key) {
-    struct sqrl_node n = canonical(key->yaml->tape.nodes[key->node]);
-    if (n.type == SQRL_STRING)
-        return sqrl_xxh3(key->yaml->text.data + n.v.offset, n.size);
-    return sqrl_mix64(n.v.u);
-}
-
-static int duplicate(struct reader *r, uint32_t node, uint32_t first) {
-    struct sqrl_node n = r->out->tape.nodes[node];
-    const char *text = n.type == SQRL_STRING
-                           ? (const char *)r->out->text.data + n.v.offset
-                           : "(a number)";
+/* What is wrong with a map whose pairs are there: a key that stands in it twice. */
+static int check_keys(struct reader *r, uint32_t map) {
+    const struct sqrl_node *nodes = r->out->tape.nodes;
+    const uint8_t *bytes = r->out->text.data;
+    uint32_t found, first;
+    int code = sqrl_keys_duplicate(nodes, map, r->out->tape.count, bytes, &found, &first,
+                                   r->err);
+    if (code || found == SQRL_TABLE_NONE)
+        return code;
+    struct sqrl_node n = nodes[found];
+    const char *text =
+        n.type == SQRL_STRING ? (const char *)bytes + n.v.offset : "(a number)";
     int size = n.type == SQRL_STRING ? (int)SQRL_MIN(n.size, 60u) : (int)strlen(text);
-    return sqrl_yaml_error(r->out, node, r->err, SQRL_E_CORRUPT,
+    return sqrl_yaml_error(r->out, found, r->err, SQRL_E_CORRUPT,
                            "the key %.*s stands in this map already, in line %u", size,
                            text, r->out->mark[first].line);
-}
-
-static int check_keys(struct reader *r, uint32_t map) {
-    enum { FEW = 12 };
-    const struct sqrl_node *nodes = r->out->tape.nodes;
-    uint32_t few[FEW], count = 0, end = r->out->tape.count;
-    struct sqrl_table table = {0};
-    bool many = nodes[map].size > FEW;
-    int code = SQRL_OK;
-    for (uint32_t i = map + 1; i < end && !code; i = sqrl_node_next(nodes, i + 1)) {
-        struct key key = {r->out, i};
-        uint32_t found = SQRL_TABLE_NONE;
-        for (uint32_t k = 0; k < count && !many && found == SQRL_TABLE_NONE; k++)
-            found = same_key(&key, few[k]) ? few[k] : found;
-        if (many)
-            found = sqrl_table_find(&table, key_hash(&key), same_key, &key);
-        if (found != SQRL_TABLE_NONE)
-            code = duplicate(r, i, found);
-        else if (!many)
-            few[count++] = i;
-        else if ((code = sqrl_table_reserve(&table, r->err)) == SQRL_OK)
-            sqrl_table_add(&table, key_hash(&key), i);
-    }
-    sqrl_table_reset(&table);
-    return code;
 }
 
 /* A finished !CatalogKey sequence becomes one EXT node. */

@@ -147,17 +147,25 @@ static int put_float(struct writer *w, double f) {
     return code;
 }
 
+int sqrl_catalog_key_decode(const struct sqrl_node *ext, const uint8_t *bytes,
+                            struct sqrl_tape *tape, const uint8_t **packed,
+                            struct sqrl_error *err) {
+    size_t offset = 0;
+    *packed = bytes + ext->v.offset;
+    int code = sqrl_msgpack_decode(tape, *packed, ext->size, &offset, NULL, err);
+    if (code == SQRL_OK &&
+        (tape->count != 3 || tape->nodes[0].type != SQRL_ARRAY ||
+         tape->nodes[1].type != SQRL_STRING || tape->nodes[2].type != SQRL_INT))
+        code =
+            sqrl_error_set(err, SQRL_E_CORRUPT, "a catalog key is not [name, version]");
+    return code;
+}
+
 static int put_key(struct writer *w, const struct sqrl_node *n) {
     struct sqrl_tape tape = {0};
-    const uint8_t *packed = w->bytes + n->v.offset;
-    size_t offset = 0;
+    const uint8_t *packed;
     char version[32];
-    int code = sqrl_msgpack_decode(&tape, packed, n->size, &offset, NULL, w->err);
-    if (code == SQRL_OK &&
-        (tape.count != 3 || tape.nodes[0].type != SQRL_ARRAY ||
-         tape.nodes[1].type != SQRL_STRING || tape.nodes[2].type != SQRL_INT))
-        code = sqrl_error_set(w->err, SQRL_E_CORRUPT,
-                              "a catalog key is not [name, version]");
+    int code = sqrl_catalog_key_decode(n, w->bytes, &tape, &packed, w->err);
     if (code == SQRL_OK)
         code = put(w, "!CatalogKey [");
     if (code == SQRL_OK)

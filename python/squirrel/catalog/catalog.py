@@ -1,13 +1,20 @@
-"""Catalog: names to versioned sources."""
+"""Catalog: names to versioned sources.
+
+The sources are the library's; Python objects are made of those that are asked for, and kept,
+since they may be changed. What concerns a catalog as a whole is done by the library, once it
+knows what the kept objects say.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, KeysView, MutableMapping
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, KeysView, MutableMapping, ValuesView
+from operator import index as as_int
+from typing import NamedTuple
 
 from squirrel import _native
-from squirrel._errors import ArgumentError, ExistsError
+from squirrel._errors import ArgumentError, SampleTypeError
+from squirrel.catalog import _places
 from squirrel.catalog.source import Source
 
 TYPE_CHECKING = False
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Catalog", "CatalogKey", "CatalogSource"]
 
 LATEST = -1
+CONFLICTS = {"error": 0, "ours": 1, "theirs": 2}
 
 
 class CatalogKey(NamedTuple):
@@ -26,9 +34,43 @@ class CatalogKey(NamedTuple):
     identifier: str
     version: int = LATEST
 
+    @classmethod
+    def to_yaml(cls, representer: Any, obj: CatalogKey) -> Any:
+        """For ruamel.yaml: the key as a sequence with its tag."""
+        return representer.represent_sequence("!CatalogKey", list(obj))
+
+    @classmethod
+    def from_yaml(cls, constructor: Any, node: Any) -> CatalogKey:
+        """For ruamel.yaml: the key of such a sequence."""
+        return cls(*constructor.construct_sequence(node))
+
+
+Key = str | tuple[str, int] | CatalogKey
+
+
+def _split(key: object) -> tuple[str, int]:
+    if isinstance(key, str):
+        return key, LATEST
+    if isinstance(key, tuple) and len(key) == 2:
+        return key
+    raise TypeError(f"a catalog's key is a name, (name, version) or a CatalogKey, not {key!r}")
+
+
+def _version(name: str, version: object) -> int:
+    """A version that a source can be set to; 0 for the one above the latest."""
+    try:
+        number = as_int(version)  # type: ignore[arg-type]
+    except TypeError:
+        number = 0
+    if number == LATEST:
+        return 0
+    if number < 1:
+        raise ArgumentError(f"source {name!r}: versions are 1, 2, 3 ..., not {version!r}")
+    return number
+
 
 class CatalogSource(Source):
-    """A source as it stands in a catalog; its other versions are ``source[version]``."""
+    """A source as it stands in a catalog; ``source[version]`` is another version of it."""
 
     def __init__(
         self,
@@ -38,11 +80,12 @@ class CatalogSource(Source):
         version: int = 1,
         versions: dict[int, CatalogSource] | None = None,
     ) -> None:
-        super().__init__(source.driver_name, dict(source.driver_kwargs), dict(source.metadata))
+        super().__init__(source.driver_name, source.driver_kwargs, source.metadata)
         self._identifier = identifier
         self._version = version
         self._catalog = catalog
-        self._versions = {} if versions is None else versions
+        # Only of sources that no catalog made; the others ask their catalog.
+        self._versions = {version: self} if versions is None else versions
 
     @property
     def identifier(self) -> str:
@@ -56,107 +99,166 @@ class CatalogSource(Source):
 
     @property
     def versions(self) -> dict[int, CatalogSource]:
-        """All versions of this source, oldest first."""
-        return dict(sorted(self._versions.items()))
+        """All versions of this source, in the order in which they were added."""
+        if self._versions is _OF_CATALOG:
+            return self._catalog._all_versions(self._identifier)
+        return dict(self._versions)
 
-    def __getitem__(self, version: int) -> CatalogSource:
-        return self._catalog[self._identifier, version]
+    def __getitem__(self, index: int) -> CatalogSource:
+        if self._versions is _OF_CATALOG:
+            return self._catalog[self._identifier, index]
+        return self._versions[max(self._versions) if index == LATEST else index]
 
-    def __setitem__(self, version: int, source: Source) -> None:
-        self._catalog[self._identifier, version] = source
+    def __setitem__(self, index: int, value: Source) -> None:
+        if self._versions is _OF_CATALOG:
+            self._catalog[self._identifier, index] = value
+            return
+        version = _version(self._identifier, index) or max(self._versions, default=0) + 1
+        self._versions[version] = CatalogSource(
+            value, self._identifier, self._catalog, version, self._versions
+        )
 
-    def __delitem__(self, version: int) -> None:
-        del self._catalog[self._identifier, version]
+    def __delitem__(self, index: int) -> None:
+        if self._versions is _OF_CATALOG:
+            del self._catalog[self._identifier, index]
+        else:
+            del self._versions[max(self._versions) if index == LATEST else index]
 
-    def __contains__(self, version: object) -> bool:
-        return version == LATEST or version in self._versions
+    def __contains__(self, index: object) -> bool:
+        versions = self.versions
+        return index in versions or (index == LATEST and bool(versions))
 
     def __iter__(self) -> Iterator[CatalogSource]:
         return iter(self.versions.values())
 
     def __len__(self) -> int:
-        return len(self._versions)
-
-    def __bool__(self) -> bool:
-        return True
+        return len(self.versions)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CatalogSource):
-            return NotImplemented
-        return self._described() == other._described()
+            return False
+        return self._key() == other._key() and self._described() == other._described()
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _described(self) -> tuple[object, ...]:
-        return (self.identifier, self.version, self.driver_name, self.driver_kwargs, self.metadata)
+    def _key(self) -> CatalogKey:
+        return CatalogKey(self._identifier, self._version)
 
     def __repr__(self) -> str:
-        others = "".join(f", {v}" for v in self.versions if v != self.version)
-        return (
-            f"CatalogSource({self.identifier!r}, version={self.version}, driver_name={self.driver_name!r}, "
-            f"driver_kwargs={self.driver_kwargs}, metadata={self.metadata})"
-            + (f" (other versions:{others[1:]})" if others else "")
-        )
+        import json
+
+        described = {
+            "identifier": self.identifier,
+            **self._described(),
+            "version": self.version,
+            "versions": list(self.versions),
+        }
+        return json.dumps(described, indent=2, default=str)
+
+    def __copy__(self) -> CatalogSource:
+        return CatalogSource(self, self._identifier, self._catalog, self._version, self.versions)
+
+    def __reduce__(self) -> Any:
+        # The catalog goes along, and the source is the one that stands in it.
+        if self._catalog._live.get(self._key()) is self:
+            return _source_of, (self._catalog, self._key())
+        source = Source(self.driver_name, self.driver_kwargs, self.metadata)
+        return CatalogSource, (source, self._identifier, self._catalog, self._version)
 
     def get_driver(self, **kwargs: Any) -> Any:
         """The source's driver, made with its arguments and those given here, which win.
 
-        ``storage_options`` of both are joined.
+        ``storage_options`` of both are joined; a driver of a source that has none is not given any.
 
         Raises:
             ValueError: no driver has that name; the message lists those there are.
         """
-        from squirrel.driver import driver_class
-
-        merged = {**self.driver_kwargs, **kwargs}
-        storage = {
-            **(self.driver_kwargs.get("storage_options") or {}),
-            **(kwargs.get("storage_options") or {}),
-        }
-        if storage:
-            merged["storage_options"] = storage
-        return driver_class(self.driver_name)(catalog=self._catalog, **merged)
+        given = dict(self.driver_kwargs or {})
+        if "storage_options" in given and "storage_options" in kwargs:
+            kwargs["storage_options"] = {
+                **(given["storage_options"] or {}),
+                **(kwargs["storage_options"] or {}),
+            }
+        return _driver_class(self.driver_name)(catalog=self._catalog, **{**given, **kwargs})
 
     def open(self, **options: Any) -> Any:
         """The source's samples: ``get_driver().get_iter(**options)``."""
         return self.get_driver().get_iter(**options)
 
 
-class MissingSource:
+_OF_CATALOG: dict[int, CatalogSource] = {}
+
+
+def _source_of(catalog: Catalog, key: CatalogKey) -> CatalogSource:
+    return catalog[key]
+
+
+def _driver_class(name: str) -> Any:
+    from squirrel.driver import driver_class
+
+    for _, classes in _places.offers("squirrel_drivers"):
+        for known in classes:
+            if known.name == name:
+                return known
+    return driver_class(name)
+
+
+class DummyCatalogSource:
     """What a name that is not in the catalog gives: a version can be set, all else is an error."""
 
     def __init__(self, identifier: str, catalog: Catalog) -> None:
         self._identifier = identifier
         self._catalog = catalog
 
-    def __setitem__(self, version: int, source: Source) -> None:
-        self._catalog[self._identifier, version] = source
+    @property
+    def identifier(self) -> str:
+        """The name that is not there."""
+        return self._identifier
 
-    def __contains__(self, version: object) -> bool:
+    def __setitem__(self, index: int, value: Source) -> None:
+        self._catalog[self._identifier, index] = value
+
+    def __contains__(self, index: object) -> bool:
         return False
 
-    def __bool__(self) -> bool:
-        return False
+    def _fail(self, *unused: object) -> NoReturn:
+        raise KeyError(self._catalog._native.missing(self._identifier, LATEST))
 
-    def __iter__(self) -> Iterator[CatalogSource]:
-        self._fail()
-
-    def __getitem__(self, version: int) -> NoReturn:
-        self._fail()
+    __getitem__ = __delitem__ = __iter__ = __len__ = __bool__ = _fail
+    __eq__ = __ne__ = _fail  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):  # a protocol's question, of copy or pickle
             raise AttributeError(name)
         self._fail()
 
-    def _fail(self) -> NoReturn:
-        raise KeyError(self._catalog._missing(self._identifier, LATEST))
+    def __repr__(self) -> str:
+        return f"<{self._catalog._native.missing(self._identifier, LATEST)}>"
+
+
+class _Names(KeysView):  # type: ignore[type-arg]
+    """The names of a catalog, as they are when they are looked at."""
+
+    _mapping: Catalog
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._mapping._native.names())
 
     def __repr__(self) -> str:
-        return f"<{self._catalog._missing(self._identifier, LATEST)}>"
+        return f"catalog_keys({list(self)})"
 
 
-Key = str | tuple[str, int] | CatalogKey
+class _Latest(ValuesView):  # type: ignore[type-arg]
+    """The latest version of each name."""
+
+    _mapping: Catalog
+
+    def __iter__(self) -> Iterator[CatalogSource]:
+        return (source for _, source in self._mapping)
+
+    def __contains__(self, value: object) -> bool:
+        return any(source is value or source == value for source in self)
 
 
 class Catalog(MutableMapping):  # type: ignore[type-arg]
@@ -165,90 +267,114 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
     ``catalog[name]`` is the latest version; ``catalog[name, version]`` and
     ``catalog[name][version]`` any. Setting ``catalog[name]`` adds a version above the latest.
     Iterating gives (name, latest source), in the order in which names were added; ``keys()`` the
-    names.
+    names. Set algebra takes a name with a version as one element.
     """
 
     def __init__(self) -> None:
-        self._sources: dict[str, dict[int, CatalogSource]] = {}
+        self._native = _native.Catalog()
+        self._live: dict[tuple[str, int], CatalogSource] = {}  # what was handed out
+        self._latest: dict[str, CatalogSource] = {}
 
-    def _missing(self, name: str, version: int) -> str:
-        if name in self._sources:
-            there = ", ".join(str(v) for v in sorted(self._sources[name]))
-            return f"source {name!r} has no version {version}; there are {there}"
-        import difflib
+    @classmethod
+    def _of(cls, native: _native.Catalog) -> Catalog:
+        catalog = Catalog.__new__(Catalog)
+        catalog._native = native
+        catalog._live = {}
+        catalog._latest = {}
+        return catalog
 
-        near = difflib.get_close_matches(name, self._sources, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        return f"there is no source {name!r} in this catalog{hint}"
+    def _synced(self) -> _native.Catalog:
+        if self._live:
+            self._native.sync(self._live)
+        return self._native
+
+    def _put(self, name: str, version: int, source: Source) -> CatalogSource:
+        made = CatalogSource(source, name, self, version, _OF_CATALOG)
+        self._live[name, version] = made
+        return made
+
+    def _find(self, name: str, version: int) -> CatalogSource | None:
+        found = self._native.find(name, version)
+        if found is None:
+            return None
+        version, driver, kwargs, metadata = found
+        live = self._live.get((name, version))
+        return live or self._put(name, version, Source(driver, kwargs, metadata))
+
+    def _all_versions(self, name: str) -> dict[int, CatalogSource]:
+        return {v: self[name, v] for v in self._native.versions(name)}
 
     @property
     def sources(self) -> dict[str, CatalogSource]:
-        """The latest version of each source by its name."""
-        return dict(self.items())
+        """The version of each source that was added first, by its name; ``versions`` has the others."""
+        return {name: self[name, self._native.versions(name)[0]] for name in self._native.names()}
 
     # --- a mapping ---
 
-    def __getitem__(self, key: Key) -> CatalogSource:
-        name, version = (key, LATEST) if isinstance(key, str) else key
-        versions = self._sources.get(name)
-        if versions is None and isinstance(key, str):
-            return MissingSource(name, self)  # type: ignore[return-value]
-        if versions is not None and version == LATEST:
-            version = max(versions)
-        if versions is None or version not in versions:
-            raise KeyError(self._missing(name, version))
-        return versions[version]
-
-    def __setitem__(self, key: Key, source: Source) -> None:
-        name, version = (key, LATEST) if isinstance(key, str) else key
-        if not isinstance(source, Source):
-            raise TypeError(f"a catalog holds Sources, not {type(source).__name__}")
-        versions = self._sources.get(name, {})
+    def __getitem__(self, identifier: Key) -> CatalogSource:
+        kept: dict[Any, CatalogSource] = self._latest if isinstance(identifier, str) else self._live
+        source = kept.get(identifier)
+        if source is not None:
+            return source
+        name, version = _split(identifier)
+        source = self._find(name, version)
+        if source is None:
+            if isinstance(identifier, str):
+                return DummyCatalogSource(name, self)  # type: ignore[return-value]
+            raise KeyError(self._native.missing(name, version))
         if version == LATEST:
-            version = max(versions, default=0) + 1
-        if not isinstance(version, int) or version < 1:
-            raise ArgumentError(f"source {name!r}: versions are 1, 2, 3 ..., not {version!r}")
-        versions[version] = CatalogSource(source, name, self, version, versions)
-        self._sources[name] = versions
+            self._latest[name] = source
+        return source
 
-    def __delitem__(self, key: Key) -> None:
+    def __setitem__(self, identifier: Key, value: Source) -> None:
+        name, version = _split(identifier)
+        if not isinstance(value, Source):
+            raise TypeError(f"a catalog holds Sources, not {type(value).__name__}")
+        self._put(name, self._native.put(name, _version(name, version), value), value)
+        self._latest.pop(name, None)
+
+    def __delitem__(self, identifier: Key) -> None:
         """A name: all its versions; (name, version): that one."""
-        if isinstance(key, str):
-            if key not in self._sources:
-                raise KeyError(self._missing(key, LATEST))
-            del self._sources[key]
-            return
-        source = self[key]
-        del self._sources[source.identifier][source.version]
-        if not self._sources[source.identifier]:
-            del self._sources[source.identifier]
+        name, version = _split(identifier)
+        gone = self._native.versions(name)
+        if not isinstance(identifier, str):
+            gone = [max(gone) if gone and version == LATEST else version]
+        if identifier not in self:
+            raise KeyError(self._native.missing(name, version))
+        for number in gone:
+            self._native.remove(name, number)
+            self._live.pop((name, number), None)
+        self._latest.pop(name, None)
 
-    def __contains__(self, key: object) -> bool:
-        if isinstance(key, str):
-            return key in self._sources
-        name, version = cast("tuple[str, int]", key)
-        versions = self._sources.get(name, {})
-        return bool(versions) and (version == LATEST or version in versions)
+    def __contains__(self, identifier: object) -> bool:
+        name, version = _split(identifier)
+        return self._native.resolve(name, version) != 0
 
     def __iter__(self) -> Iterator[tuple[str, CatalogSource]]:
-        for name in self._sources:
+        for name in self._native.names():
             yield name, self[name]
 
     def keys(self) -> KeysView[str]:
         """The names, in the order in which they were added."""
-        return self._sources.keys()
+        return _Names(self)
 
     def items(self) -> Iterator[tuple[str, CatalogSource]]:  # type: ignore[override]
         """Each name with its latest version."""
         return iter(self)
 
-    def values(self) -> list[CatalogSource]:  # type: ignore[override]
+    def values(self) -> ValuesView[CatalogSource]:
         """The latest version of each source."""
-        return [source for _, source in self]
+        return _Latest(self)
 
     def get(self, key: Key, default: Any = None) -> Any:
         """``catalog[key]``, or the default where it is not there."""
         return self[key] if key in self else default
+
+    def setdefault(self, key: Key, default: Any = None) -> Any:
+        """``catalog[key]``; where it is not there, it is set first."""
+        if key not in self:
+            self[key] = default
+        return self[key]
 
     def pop(self, key: Key, *default: Any) -> Any:
         """Removes a name (all versions) or a version and gives the source."""
@@ -260,12 +386,16 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
     def popitem(self) -> tuple[str, CatalogSource]:
         """Removes the name that was added last, with all versions."""
-        name = next(reversed(self._sources))
+        if not len(self):
+            raise KeyError("the catalog is empty")
+        name = self._native.names()[-1]
         return name, self.pop(name)
 
     def clear(self) -> None:
         """Removes all sources."""
-        self._sources.clear()
+        self._native = _native.Catalog()
+        self._live.clear()
+        self._latest.clear()
 
     def update(self, other: Any = (), /, **more: Source) -> None:  # type: ignore[override]
         """Sets each name of a mapping or of pairs; see ``union`` for the versions of catalogs."""
@@ -274,61 +404,61 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
             self[name] = source
 
     def __len__(self) -> int:
-        return len(self._sources)
+        return len(self._native)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Catalog):
-            return NotImplemented
-        return self._sources == other._sources
+            return False
+        try:
+            return self._synced().equal(other._synced())
+        except SampleTypeError:  # objects that only Python can compare
+            mine, theirs = self._rows(), other._rows()
+            return len(mine) == len(theirs) and all(row in theirs for row in mine)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Catalog({', '.join(self._sources)})"
+        return str(sorted(self._native.names(), key=str.lower))
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """(name, version, driver_name, driver_kwargs, metadata) of all versions."""
+        rows: list[tuple[Any, ...]] = []
+        for name in self._native.names():
+            for version in self._native.versions(name):
+                live = self._live.get((name, version))
+                if live is not None:
+                    rows.append((name, version, *live._described().values()))
+                else:
+                    rows.append((name, *(self._native.find(name, version) or ())))
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {k: v for k, v in self.__dict__.items() if k not in ("_native", "_live", "_latest")}
+        return {**state, "_rows": self._rows()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Catalog.__init__(self)
+        for name, version, driver, kwargs, metadata in state["_rows"]:
+            self[name, version] = Source(driver, kwargs, metadata)
+        self.__dict__.update((k, v) for k, v in state.items() if k != "_rows")
 
     # --- set algebra; a name and a version together are one element ---
 
-    def _all(self) -> Iterator[tuple[CatalogKey, CatalogSource]]:
-        for name, versions in self._sources.items():
-            for version in sorted(versions):
-                yield CatalogKey(name, version), versions[version]
-
-    @classmethod
-    def _of(cls, sources: Iterable[tuple[CatalogKey, Source]]) -> Catalog:
-        catalog = cls()
-        for key, source in sources:
-            catalog[key] = source
-        return catalog._deep()
-
-    def _deep(self) -> Catalog:
-        from copy import deepcopy
-
-        for _, source in self._all():
-            source.driver_kwargs = deepcopy(source.driver_kwargs)
-            source.metadata = deepcopy(source.metadata)
-        return self
-
     def copy(self) -> Catalog:
         """A deep copy."""
-        return self._of(self._all())
-
-    def __copy__(self) -> Catalog:
-        return self.copy()
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Catalog:
-        return self.copy()
+        return self._of(self._synced().copy())
 
     def slice(self, keys: Iterable[str]) -> Catalog:
-        """A copy with all versions of these names alone.
+        """A deep copy of all versions of these names alone.
 
         Raises:
             KeyError: a name is not there.
         """
         names = list(keys)
-        for name in names:
-            if name not in self._sources:
-                raise KeyError(self._missing(name, LATEST))
-        return self._of((CatalogKey(n, v), s) for n in names for v, s in self._sources[n].items())
+        if self._live:
+            live = [(n, v) for n in names for v in self._native.versions(n) if (n, v) in self._live]
+            self._native.sync({key: self._live[key] for key in live})
+        return self._of(self._native.slice(names))
 
     def join(self, other: Catalog) -> Catalog:
         """The sources of both, which have no version of a name in common.
@@ -336,23 +466,37 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         Raises:
             ExistsError: they have one.
         """
-        for key, _ in other._all():
-            if key in self:
-                raise ExistsError(
-                    f"both catalogs have version {key.version} of source {key.identifier!r}"
-                )
-        return self.union(other)
+        return self._of(self._synced().join(other._synced()))
 
-    def union(self, other: Catalog) -> Catalog:
-        """The sources of both; of a version that both have, the other's."""
-        return self._of((*self._all(), *other._all()))
+    def union(self, other: Catalog, on_conflict: str = "error") -> Catalog:
+        """The sources of both.
+
+        Args:
+            other: the other catalog.
+            on_conflict: which source counts where both have a version of a name and the sources
+                differ: "ours" (this catalog's), "theirs", or "error".
+
+        Raises:
+            ExistsError: there is such a version and ``on_conflict`` is "error".
+        """
+        if on_conflict not in CONFLICTS:
+            raise ArgumentError(f'on_conflict is "error", "ours" or "theirs", not {on_conflict!r}')
+        return self._of(self._synced().union(other._synced(), CONFLICTS[on_conflict]))
 
     def difference(self, other: Catalog) -> Catalog:
-        """What is in one of the two alone (a symmetric difference, as in squirrel-core)."""
-        return self._of(
-            (*((k, s) for k, s in self._all() if k not in other),
-             *((k, s) for k, s in other._all() if k not in self))
-        )  # fmt: skip
+        """What is in one of the two alone: the symmetric difference, as squirrel-core names it.
+
+        See ``subtract`` for what is here and not there.
+        """
+        return self.symmetric_difference(other)
+
+    def symmetric_difference(self, other: Catalog) -> Catalog:
+        """The versions that are in one of the two alone."""
+        return self._of(self._synced().symmetric_difference(other._synced()))
+
+    def subtract(self, other: Catalog) -> Catalog:
+        """The versions that are in this catalog and not in the other."""
+        return self._of(self._synced().subtract(other._synced()))
 
     def intersection(self, other: Catalog) -> Catalog:
         """What is in both.
@@ -360,105 +504,103 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         Raises:
             ExistsError: a version of a name is in both and differs.
         """
-        both = [(key, source) for key, source in self._all() if key in other]
-        for key, source in both:
-            if source != other[key]:
-                raise ExistsError(
-                    f"version {key.version} of source {key.identifier!r} differs between the catalogs"
-                )
-        return self._of(both)
+        return self._of(self._synced().intersection(other._synced()))
 
     def filter(self, predicate: Callable[[CatalogSource], bool]) -> Catalog:  # type: ignore[valid-type]
-        """A copy with the versions for which the predicate holds."""
-        return self._of((key, source) for key, source in self._all() if predicate(source))
+        """A deep copy of the versions for which the predicate holds."""
+        kept = self.copy()
+        for name in self._native.names():
+            for version in self._native.versions(name):
+                if not predicate(kept[name, version]):
+                    del kept[name, version]
+        return kept
 
-    # --- YAML ---
+    # --- where catalogs come from, and go to ---
 
-    @classmethod
-    def from_str(cls, cat: str) -> Catalog:
+    @staticmethod
+    def default() -> Catalog:
+        """What the user has subscribed to and what plug-ins offer.
+
+        Catalogs come from the environment variable SQUIRREL_CATALOGS (paths and URLs, separated by
+        ";"), from the user's configuration (see ``subscribe``), from the folders
+        squirrel/catalogs in $XDG_DATA_HOME and $XDG_DATA_DIRS, and from plug-ins.
+
+        Raises:
+            ExistsError: two of them have the same version of a source, with other contents.
+            NotFoundError, DataError: one can't be read; a note says what named it.
+        """
+        catalog = Catalog._of(_places.join(_places.subscribed(), same_may_repeat=True))
+        _places.add_plugins(catalog)
+        return catalog
+
+    @staticmethod
+    def subscribe(path: str | PathLike[str]) -> bool:
+        """Adds a catalog's file or URL to the default catalog; False where it was there already."""
+        return _native.catalog_subscribe(os.fspath(path), True)
+
+    @staticmethod
+    def unsubscribe(path: str | PathLike[str]) -> bool:
+        """Takes a catalog out of the user's configuration; False where it was not there."""
+        return _native.catalog_subscribe(os.fspath(path), False)
+
+    @staticmethod
+    def from_plugins() -> Catalog:
+        """What plug-ins offer. One that fails is reported by name, to the log, and left out."""
+        catalog = Catalog()
+        _places.add_plugins(catalog)
+        return catalog
+
+    @staticmethod
+    def from_dirs(paths: list[str]) -> Catalog:
+        """Joins all .yaml files of several directories."""
+        return Catalog.from_files([file for path in _many(paths) for file in _places.list_files(path)])
+
+    @staticmethod
+    def from_files(paths: list[str]) -> Catalog:
+        """Joins the catalogs of several files (paths, or URLs that fsspec knows).
+
+        Raises:
+            ExistsError: two files have the same version of a source; both are named.
+        """
+        files = [os.fspath(path) for path in _many(paths)]
+        parts = ((path, _places.read(path)) for path in files)
+        return Catalog._of(_places.join(parts, same_may_repeat=False))
+
+    @staticmethod
+    def from_str(cat: str) -> Catalog:
         """Reads YAML text.
 
         Raises:
-            FormatError: it is no catalog; line and column are named.
+            DataError: it is no catalog; line and column are named.
         """
-        return cls._read(cat, "catalog text")
-
-    @classmethod
-    def _read(cls, text: str, where: str) -> Catalog:
-        catalog = cls()
-        for name, version, driver, kwargs, metadata in _native.catalog_read(text, where):
-            catalog[name, version] = Source(driver, kwargs, metadata)
+        catalog = Catalog()
+        catalog._native.read(cat, "catalog text", False)
         return catalog
 
-    @classmethod
-    def from_files(cls, paths: Iterable[str | PathLike[str]]) -> Catalog:
-        """Joins the catalogs of several YAML files (paths, or URLs that fsspec knows).
-
-        Raises:
-            ExistsError: two files have the same version of a source; the second file is named.
-        """
-        if isinstance(paths, (str, os.PathLike)):
-            raise TypeError(f"from_files takes a list of paths: from_files([{os.fspath(paths)!r}])")
-        catalog = cls()
-        for path in [os.fspath(path) for path in paths]:
-            with _open(path, "r") as file:
-                new = cls._read(file.read(), path)
-            try:
-                catalog = catalog.join(new)
-            except ExistsError as error:
-                raise ExistsError(f"{path}: an earlier file and this one: {error}") from None
+    @staticmethod
+    def from_json(text: str) -> Catalog:
+        """Reads what ``to_json`` gives."""
+        catalog = Catalog()
+        catalog._native.read(text, "catalog text", True)
         return catalog
-
-    @classmethod
-    def from_dirs(cls, paths: Iterable[str | PathLike[str]]) -> Catalog:
-        """Joins all .yaml and .yml files of several directories."""
-        files: list[str] = []
-        for path in paths:
-            files += sorted(f for f in _list(os.fspath(path)) if f.endswith((".yaml", ".yml")))
-        return cls.from_files(files)
 
     def to_str(self) -> str:
         """The catalog as YAML."""
-        return _native.catalog_write(
-            (*key, source.driver_name, source.driver_kwargs, source.metadata)
-            for key, source in self._all()
-        )
+        return self._synced().write(False)
+
+    def to_json(self) -> str:
+        """The catalog as canonical JSON: equal catalogs give the same text, whatever their order."""
+        return self._synced().write(True)
 
     def to_file(self, path: str | PathLike[str]) -> None:
-        """Writes the catalog as YAML; a file that is there is replaced, whole or not at all."""
-        text, path = self.to_str(), os.fspath(path)
-        if "://" in path:
-            with _open(path, "w") as file:
-                file.write(text)
-            return
-        new = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(new, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, path)
-        finally:
-            if os.path.exists(new):
-                os.unlink(new)
+        """Writes the catalog as YAML (JSON where the name ends in .json).
+
+        A file that is there is replaced, whole or not at all.
+        """
+        _places.write(self._synced(), os.fspath(path))
 
 
-def _fsspec() -> Any:
-    try:
-        import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        raise ImportError("catalogs at URLs need the package fsspec: pip install fsspec") from None
-    return fsspec
-
-
-def _open(path: str, mode: str) -> Any:
-    if "://" in path:
-        return _fsspec().open(path, mode, encoding="utf-8")
-    return open(path, mode, encoding="utf-8")
-
-
-def _list(path: str) -> list[str]:
-    if "://" not in path:
-        return [os.path.join(path, name) for name in os.listdir(path)]
-    fs, inner = _fsspec().url_to_fs(path)
-    return [fs.unstrip_protocol(name) for name in fs.ls(inner, detail=False)]
+def _many(paths: Any) -> list[Any]:
+    if isinstance(paths, (str, os.PathLike)):
+        raise TypeError(f"this takes a list of paths: [{os.fspath(paths)!r}]")
+    return list(paths)

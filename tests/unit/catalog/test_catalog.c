@@ -30,7 +30,8 @@ static struct sqrl_catalog *read_text(const char *yaml, struct sqrl_error *err) 
     struct sqrl_catalog *catalog;
     assert_int_equal(sqrl_catalog_new(&catalog, NULL), SQRL_OK);
     sqrl_error_clear(err);
-    if (sqrl_catalog_read(catalog, yaml, strlen(yaml), "c.yaml", err) == SQRL_OK)
+    if (sqrl_catalog_read(catalog, yaml, strlen(yaml), SQRL_CATALOG_YAML, "c.yaml",
+                          err) == SQRL_OK)
         return catalog;
     sqrl_catalog_free(catalog);
     return NULL;
@@ -115,10 +116,11 @@ static void assert_golden(const struct sqrl_catalog *catalog) {
     struct value want = {rows.nodes, (const uint8_t *)json};
     assert_int_equal(sqrl_catalog_count(catalog), rows.nodes[0].size);
     uint32_t row = 1;
+    uint64_t cursor = 0;
     for (size_t i = 0; i < rows.nodes[0].size;
          i++, row = sqrl_node_next(rows.nodes, row)) {
         struct sqrl_catalog_source got;
-        assert_int_equal(sqrl_catalog_at(catalog, i, &got, NULL), SQRL_OK);
+        assert_true(sqrl_catalog_next(catalog, &cursor, &got));
         assert_true(text_is(want, row, "name", got.name));
         assert_true(text_is(want, row, "driver", got.driver_name));
         assert_int_equal(rows.nodes[field_of(want, row, "version")].v.u, got.version);
@@ -139,12 +141,14 @@ static void test_squirrel_cores_file(void **state) {
     size_t size;
     char *yaml = load("squirrel_core.yaml", &size);
     assert_int_equal(sqrl_catalog_new(&catalog, NULL), SQRL_OK);
-    if (sqrl_catalog_read(catalog, yaml, size, "golden", &err))
+    if (sqrl_catalog_read(catalog, yaml, size, SQRL_CATALOG_YAML, "golden", &err))
         fail_msg("%s: %s", err.where, err.message);
     assert_golden(catalog);
-    assert_int_equal(sqrl_catalog_write(catalog, &text, &err), SQRL_OK);
+    assert_int_equal(sqrl_catalog_write(catalog, SQRL_CATALOG_YAML, &text, &err),
+                     SQRL_OK);
     assert_int_equal(sqrl_catalog_new(&again, NULL), SQRL_OK);
-    if (sqrl_catalog_read(again, (const char *)text.data, text.size, "written", &err))
+    if (sqrl_catalog_read(again, (const char *)text.data, text.size, SQRL_CATALOG_YAML,
+                          "written", &err))
         fail_msg("%s: %s", err.where, err.message);
     assert_golden(again);
     sqrl_catalog_free(again);
@@ -165,8 +169,9 @@ static void test_versions(void **state) {
         assert_int_equal(sqrl_catalog_add(catalog, "a", versions[i], "jsonl", kwargs, 7,
                                           NULL, 0, &err),
                          SQRL_OK);
+    uint64_t cursor = 0;
     for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(sqrl_catalog_at(catalog, i, &got, NULL), SQRL_OK);
+        assert_true(sqrl_catalog_next(catalog, &cursor, &got));
         assert_int_equal(got.version, become[i]);
         assert_int_equal(got.kwargs_size, 7);
         assert_memory_equal(got.bytes, kwargs, 7);
@@ -256,7 +261,8 @@ static void test_defaults(void **state) {
         struct sqrl_catalog *catalog = read_text(texts[i], &err);
         if (!catalog)
             fail_msg("%s: %s", err.where, err.message);
-        assert_int_equal(sqrl_catalog_at(catalog, 0, &got, NULL), SQRL_OK);
+        uint64_t cursor = 0;
+        assert_true(sqrl_catalog_next(catalog, &cursor, &got));
         assert_string_equal(got.name, "a");
         assert_string_equal(got.driver_name, "x");
         assert_int_equal(got.version, 1);
@@ -268,7 +274,7 @@ static void test_defaults(void **state) {
     assert_non_null(empty);
     assert_int_equal(sqrl_catalog_count(empty), 0);
     struct sqrl_bytes out = {0};
-    assert_int_equal(sqrl_catalog_write(empty, &out, NULL), SQRL_OK);
+    assert_int_equal(sqrl_catalog_write(empty, SQRL_CATALOG_YAML, &out, NULL), SQRL_OK);
     assert_int_equal(out.size, strlen("!YamlCatalog\nversion: 0.20.2\nsources: []\n"));
     sqrl_bytes_reset(&out);
     sqrl_catalog_free(empty);
@@ -448,7 +454,8 @@ static void test_no_memory(void **state) {
         struct sqrl_catalog *catalog;
         assert_int_equal(sqrl_catalog_new(&catalog, NULL), SQRL_OK);
         sqrl_fail_allocation(n);
-        code = sqrl_catalog_read(catalog, text, sizeof text - 1, NULL, NULL);
+        code = sqrl_catalog_read(catalog, text, sizeof text - 1, SQRL_CATALOG_YAML, NULL,
+                                 NULL);
         sqrl_fail_allocation(0);
         sqrl_catalog_free(catalog);
         assert_true(n < 500);

@@ -1,4 +1,4 @@
-/* catalog_yaml.c - between a YAML document and a catalog.
+/* document.c - between a document, YAML or JSON, and a catalog.
  *
  * The fields of the document and of a source are two tables; everything else is an error
  * that names the nearest field. */
@@ -161,7 +161,9 @@ static int read_source(struct sqrl_catalog *catalog, const struct sqrl_yaml *yam
         catalog, parts->name, version, parts->driver,
         parts->kwargs.size ? parts->kwargs.data : NULL, parts->kwargs.size,
         parts->metadata.size ? parts->metadata.data : NULL, parts->metadata.size, err);
-    return code ? sqrl_error_at(err, code, "line %u", yaml->mark[node].line) : SQRL_OK;
+    if (code && yaml->mark)
+        sqrl_error_at(err, code, "line %u", yaml->mark[node].line);
+    return code;
 }
 
 static int read_document(struct sqrl_catalog *catalog, const struct sqrl_yaml *yaml,
@@ -169,6 +171,7 @@ static int read_document(struct sqrl_catalog *catalog, const struct sqrl_yaml *y
     const struct sqrl_node *nodes = yaml->tape.nodes;
     uint32_t value[DOCUMENT_FIELDS];
     struct parts parts = {0};
+    unsigned number = 0;
     int code =
         read_fields(yaml, 0, "catalog", document_names, DOCUMENT_FIELDS, value, err);
     if (!code)
@@ -182,6 +185,9 @@ static int read_document(struct sqrl_catalog *catalog, const struct sqrl_yaml *y
     for (uint32_t i = value[SOURCES] + 1; i < end && !code;
          i = sqrl_node_next(nodes, i)) {
         code = read_source(catalog, yaml, i, &parts, err);
+        if (code && !yaml->mark)
+            sqrl_error_at(err, code, "source %u", number);
+        number++;
         clear_parts(&parts);
     }
     sqrl_bytes_reset(&parts.kwargs);
@@ -189,14 +195,23 @@ static int read_document(struct sqrl_catalog *catalog, const struct sqrl_yaml *y
     return code;
 }
 
-int sqrl_catalog_read(struct sqrl_catalog *catalog, const char *yaml, size_t size,
-                      const char *where, struct sqrl_error *err) {
+int sqrl_catalog_read(struct sqrl_catalog *catalog, const char *text, size_t size,
+                      enum sqrl_catalog_form form, const char *where,
+                      struct sqrl_error *err) {
     struct sqrl_yaml document = {0};
-    int code = sqrl_yaml_read(&document, yaml, size, err);
+    int code = form == SQRL_CATALOG_JSON
+                   ? sqrl_catalog_json_read(&document, text, size, err)
+                   : sqrl_yaml_read(&document, text, size, err);
     if (!code)
         code = read_document(catalog, &document, err);
     sqrl_yaml_reset(&document);
     return code && where ? sqrl_error_at(err, code, "%s", where) : code;
+}
+
+static enum sqrl_catalog_form form_of(const char *url) {
+    size_t size = strlen(url);
+    return size > 5 && strcmp(url + size - 5, ".json") == 0 ? SQRL_CATALOG_JSON
+                                                            : SQRL_CATALOG_YAML;
 }
 
 int sqrl_catalog_read_file(struct sqrl_catalog *catalog, struct sqrl_context *context,
@@ -219,7 +234,7 @@ int sqrl_catalog_read_file(struct sqrl_catalog *catalog, struct sqrl_context *co
     if (!code)
         code = sqrl_file_read_exact(file, 0, text, (size_t)size, NULL, err);
     if (!code)
-        code = sqrl_catalog_read(catalog, text, (size_t)size, url, err);
+        code = sqrl_catalog_read(catalog, text, (size_t)size, form_of(url), url, err);
     free(text);
     sqrl_file_unref(file);
     sqrl_fs_unref(fs);
@@ -260,22 +275,87 @@ static int write_source(const struct sqrl_catalog_source *source, struct sqrl_by
     return code ? sqrl_error_at(err, code, "source \"%.80s\"", source->name) : SQRL_OK;
 }
 
-int sqrl_catalog_write(const struct sqrl_catalog *catalog, struct sqrl_bytes *out,
-                       struct sqrl_error *err) {
+static int write_yaml(const struct sqrl_catalog *catalog, struct sqrl_bytes *out,
+                      struct sqrl_error *err) {
     static const char head[] = "!YamlCatalog\nversion: " FORM_VERSION "\nsources:";
-    size_t before = out->size;
+    bool any = sqrl_catalog_count(catalog) > 0;
+    uint64_t cursor = 0;
+    struct sqrl_catalog_source source;
     int code = sqrl_bytes_append(out, head, sizeof head - 1, err);
     if (!code)
-        code = sqrl_bytes_append(out, catalog->items ? "\n" : " []\n",
-                                 catalog->items ? 1 : 4, err);
-    for (uint32_t name = 0; name < catalog->names; name++) {
-        uint32_t item = catalog->name[name].first;
-        for (; !code && item != SQRL_TABLE_NONE; item = catalog->item[item].next) {
-            struct sqrl_catalog_source source;
-            sqrl_catalog_view(catalog, item, &source);
-            code = write_source(&source, out, err);
-        }
+        code = sqrl_bytes_append(out, any ? "\n" : " []\n", any ? 1 : 4, err);
+    while (!code && sqrl_catalog_next(catalog, &cursor, &source))
+        code = write_source(&source, out, err);
+    return code;
+}
+
+/* --- canonical JSON: sources by name and version, fields in the order of their names ---
+ */
+static int by_name(const void *x, const void *y) {
+    const struct sqrl_catalog_source *a = x, *b = y;
+    int order = strcmp(a->name, b->name);
+    return order ? order : (a->version > b->version) - (a->version < b->version);
+}
+
+static int put_text(struct sqrl_bytes *out, const char *key, const char *text,
+                    struct sqrl_error *err) {
+    struct sqrl_node node = {.type = SQRL_STRING, .size = (uint32_t)strlen(text)};
+    int code = sqrl_bytes_append(out, key, strlen(key), err);
+    return code ? code : sqrl_json_encode(out, &node, 0, (const uint8_t *)text, err);
+}
+
+static int put_json(struct sqrl_bytes *out, const char *key,
+                    const struct sqrl_node *nodes, const uint8_t *bytes,
+                    struct sqrl_error *err) {
+    int code = sqrl_bytes_append(out, key, strlen(key), err);
+    if (!code)
+        code = sqrl_catalog_json_write(out, nodes, 0, bytes, err);
+    return code;
+}
+
+static int write_json_source(const struct sqrl_catalog_source *source,
+                             struct sqrl_bytes *out, struct sqrl_error *err) {
+    char version[48];
+    snprintf(version, sizeof version, ",\"version\":%llu}",
+             (unsigned long long)source->version);
+    int code = put_json(out, "{\"driver_kwargs\":", source->kwargs, source->bytes, err);
+    if (!code)
+        code = put_text(out, ",\"driver_name\":", source->driver_name, err);
+    if (!code)
+        code = put_text(out, ",\"identifier\":", source->name, err);
+    if (!code)
+        code = put_json(out, ",\"metadata\":", source->metadata, source->bytes, err);
+    if (!code)
+        code = sqrl_bytes_append(out, version, strlen(version), err);
+    return code ? sqrl_error_at(err, code, "source \"%.80s\"", source->name) : SQRL_OK;
+}
+
+static int write_json(const struct sqrl_catalog *catalog, struct sqrl_bytes *out,
+                      struct sqrl_error *err) {
+    static const char head[] = "{\"sources\":[",
+                      tail[] = "],\"version\":\"" FORM_VERSION "\"}\n";
+    size_t count = sqrl_catalog_count(catalog), n = 0;
+    struct sqrl_catalog_source *all =
+        sqrl_calloc(count + 1, sizeof *all, "the sources of a catalog", err);
+    if (!all)
+        return SQRL_E_NO_MEMORY;
+    for (uint64_t cursor = 0; sqrl_catalog_next(catalog, &cursor, &all[n]);)
+        n++;
+    qsort(all, n, sizeof *all, by_name);
+    int code = sqrl_bytes_append(out, head, sizeof head - 1, err);
+    for (size_t i = 0; i < n && !code; i++) {
+        code = sqrl_bytes_append(out, ",", i ? 1 : 0, err);
+        if (!code)
+            code = write_json_source(&all[i], out, err);
     }
+    free(all);
+    return code ? code : sqrl_bytes_append(out, tail, sizeof tail - 1, err);
+}
+
+int sqrl_catalog_write(const struct sqrl_catalog *catalog, enum sqrl_catalog_form form,
+                       struct sqrl_bytes *out, struct sqrl_error *err) {
+    size_t before = out->size;
+    int code = (form == SQRL_CATALOG_JSON ? write_json : write_yaml)(catalog, out, err);
     if (code)
         out->size = before;
     return code;
@@ -288,7 +368,7 @@ int sqrl_catalog_write_file(const struct sqrl_catalog *catalog,
     struct sqrl_fs *fs = NULL;
     struct sqrl_file_writer *file = NULL;
     char *path = NULL;
-    int code = sqrl_catalog_write(catalog, &text, err);
+    int code = sqrl_catalog_write(catalog, form_of(url), &text, err);
     if (!code)
         code = sqrl_fs_for_url(context, url, NULL, &fs, &path, err);
     if (!code)

@@ -1,0 +1,177 @@
+"""Where catalogs come from: files and URLs, the user's configuration, plug-ins."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from squirrel import _native
+from squirrel._errors import ExistsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from os import PathLike
+    from typing import Any
+
+    from squirrel.catalog.catalog import Catalog, CatalogKey
+    from squirrel.catalog.source import Source
+
+
+def is_url(path: str) -> bool:
+    """Whether fsspec is asked for it; all else is a local file, which the library reads."""
+    return "://" in path and not path.startswith("file://")
+
+
+def is_json(path: str) -> bool:
+    return path.endswith(".json")
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise ImportError("catalogs at URLs need the package fsspec: pip install fsspec") from None
+    return fsspec
+
+
+def read(path: str) -> _native.Catalog:
+    """The catalog in a YAML or JSON file, local or at a URL."""
+    catalog = _native.Catalog()
+    if is_url(path):
+        with _fsspec().open(path, "r", encoding="utf-8") as file:
+            catalog.read(file.read(), path, is_json(path))
+    else:
+        catalog.read_file(os.path.expanduser(path))
+    return catalog
+
+
+def write(catalog: _native.Catalog, path: str) -> None:
+    """Replaces a file; a local one whole or not at all."""
+    if is_url(path):
+        text = catalog.write(is_json(path))
+        with _fsspec().open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        catalog.write_file(os.path.expanduser(path))
+
+
+def list_files(folder: str | PathLike[str]) -> list[str]:
+    """The .yaml files of a directory, sorted."""
+    path = os.fspath(folder)
+    if "://" in path:
+        fs, inner = _fsspec().url_to_fs(path)
+        names = [fs.unstrip_protocol(name) for name in fs.ls(inner, detail=False)]
+    else:
+        path = os.path.expanduser(path)
+        names = [os.path.join(path, name) for name in os.listdir(path)]
+    return sorted(name for name in names if name.endswith(".yaml"))
+
+
+def _first_common(
+    place: str, part: _native.Catalog, before: list[tuple[str, _native.Catalog]], differs: bool
+) -> str:
+    """Which version two places have (with ``differs``: unlike), for a message."""
+    for name in part.names():
+        for version in part.versions(name):
+            for other, catalog in before:
+                found = catalog.find(name, version)
+                if found and not (differs and found == part.find(name, version)):
+                    return f"{other} and {place}: both have version {version} of source {name!r}"
+    return f"{place}: a version that another place has, too"
+
+
+def join(places: Iterable[tuple[str, _native.Catalog]], *, same_may_repeat: bool) -> _native.Catalog:
+    """All sources of several places.
+
+    Raises:
+        ExistsError: two places have the same version of a source; both are named. With
+            ``same_may_repeat`` only where the sources differ.
+    """
+    whole = _native.Catalog()
+    before: list[tuple[str, _native.Catalog]] = []
+    for place, part in places:
+        try:
+            whole = whole.union(part, 0) if same_may_repeat else whole.join(part)
+        except ExistsError:
+            raise ExistsError(
+                _first_common(place, part, before, same_may_repeat)
+                + ("; they differ" if same_may_repeat else "")
+                + ": give one of them another version, or leave one of the places out"
+            ) from None
+        before.append((place, part))
+    return whole
+
+
+def subscribed() -> Iterator[tuple[str, _native.Catalog]]:
+    """The user's catalogs: environment, configuration, known folders."""
+    for url, origin, line in _native.catalog_places():
+        try:
+            yield url, read(url)
+        except Exception as error:
+            where = f"{origin}, line {line}" if line else origin
+            error.add_note(f"this catalog is one of the default catalog's: {where}")
+            raise
+
+
+# --- plug-ins ---
+
+
+def offers(hook: str) -> Iterator[tuple[str, Any]]:
+    """(name, what it gives) of each plug-in that has a hook, the first registered last.
+
+    One that fails is reported to ``logging.getLogger("squirrel")`` by its name and left out.
+    """
+    try:
+        module = import_module("squirrel.framework.plugins.plugin_manager")
+    except ModuleNotFoundError:  # pluggy is not installed: there can be no plug-ins
+        return
+    hooks = module.squirrel_plugin_manager.hook
+    for implementation in reversed(getattr(hooks, hook).get_hookimpls()):
+        try:
+            offered = implementation.function()
+        except Exception as error:
+            report(implementation.plugin_name, f"{hook} failed", error)
+        else:
+            yield implementation.plugin_name, offered
+
+
+def report(plugin: str, what: str, error: Exception) -> None:
+    import logging
+
+    logging.getLogger("squirrel").warning(
+        "plug-in %s: %s: %s: %s; it is left out", plugin, what, type(error).__name__, error
+    )
+
+
+def add_plugins(catalog: Catalog) -> None:
+    """Adds what plug-ins offer; one whose sources contradict what is there is left out."""
+    for plugin, pairs in offers("squirrel_sources"):
+        try:
+            new = _new_sources(catalog, pairs)
+        except Exception as error:
+            report(plugin, "its sources can't be added", error)
+            continue
+        for key, source in new:
+            catalog[key] = source
+
+
+def _new_sources(
+    catalog: Catalog, pairs: Iterable[tuple[CatalogKey, Source]]
+) -> list[tuple[CatalogKey, Source]]:
+    from squirrel.catalog.catalog import Catalog, CatalogKey
+
+    offered = Catalog()
+    new = []
+    for pair in pairs:
+        key, source = CatalogKey(*pair[0]), pair[1]
+        if key in offered and key.version != -1:
+            raise ExistsError(f"version {key.version} of source {key.identifier!r} stands there twice")
+        offered[key] = source
+        if key.version == -1 or key not in catalog:
+            new.append((key, source))
+        elif catalog[key] != offered[key]:
+            raise ExistsError(
+                f"version {key.version} of source {key.identifier!r} is there already, and differs"
+            )
+    return new
