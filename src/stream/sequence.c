@@ -4,10 +4,9 @@
 
 #include <stdlib.h>
 
-#define AHEAD_BYTES (UINT64_C(8) << 20) /* read ahead without prefetch(): */
-#define AHEAD_BYTES_PER_THREAD                                                           \
-    (UINT64_C(4) << 20) /* what stays in a last-level cache                              \
-                         */
+/* Read ahead without prefetch(): what stays in a last-level cache. */
+#define AHEAD_BYTES (UINT64_C(4) << 20)
+#define AHEAD_BYTES_PER_THREAD (UINT64_C(2) << 20)
 /* Sequential shards are read in parallel only as far as a later one may run ahead: up to
  * a whole shard. */
 #define AHEAD_BYTES_SEQUENTIAL (UINT64_C(96) << 20)
