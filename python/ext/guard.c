@@ -1,10 +1,11 @@
 /* guard.c - squirrel._native.Guard: an iterator that lets everything pass and only acts
  * when an exception comes through: it calls note(exception), which adds stage, shard and
- * sample.
+ * sample, and may give another exception to raise instead (a StopIteration that a
+ * callback raised would end the stream silently).
  *
  * It costs one indirect call an item: the inner iterator's tp_iternext is looked up once.
  */
-#include "ext.h"
+#include "iter.h"
 
 struct guard {
     PyObject_HEAD PyObject *inner, *note, *on_close; /* owned */
@@ -57,18 +58,20 @@ static void guard_dealloc(PyObject *op) {
     ext_free(op);
 }
 
-/* Tells note() about the exception that is set; it stays set. */
+/* Tells note() about the exception that is set, and sets that or what note() made of it.
+ */
 static void guard_annotate(struct guard *self) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != NULL)
-        PyException_SetTraceback(value, traceback);
-    PyObject *done = PyObject_CallFunctionObjArgs(self->note, value, NULL);
+    PyObject *error = iter_take_exception();
+    PyObject *done = PyObject_CallFunctionObjArgs(self->note, error, NULL);
     if (done == NULL)
         PyErr_WriteUnraisable(self->note);
-    Py_XDECREF(done);
-    PyErr_Restore(type, value, traceback);
+    if (done != NULL && PyExceptionInstance_Check(done)) {
+        Py_DECREF(error);
+        iter_set_exception(done);
+    } else {
+        Py_XDECREF(done);
+        iter_set_exception(error);
+    }
 }
 
 static PyObject *guard_next(PyObject *op) {
@@ -79,8 +82,7 @@ static PyObject *guard_next(PyObject *op) {
     Py_INCREF(inner); /* close() may come in between */
     PyObject *item = self->next(inner);
     Py_DECREF(inner);
-    if (EXT_UNLIKELY(item == NULL) && PyErr_Occurred() != NULL &&
-        !PyErr_ExceptionMatches(PyExc_StopIteration))
+    if (EXT_UNLIKELY(item == NULL) && PyErr_Occurred() != NULL)
         guard_annotate(self);
     return item;
 }

@@ -281,11 +281,15 @@ static int native_hook(PyObject *module, const char *where, const char *hook,
 
 static int native_exec(PyObject *module) {
     static PyType_Spec *const specs[EXT_CLASSES] = {
-        [EXT_SOURCE] = &ext_source_spec,   [EXT_PLAN] = &ext_plan_spec,
-        [EXT_SAMPLES] = &ext_samples_spec, [EXT_BATCHES] = &ext_batches_spec,
-        [EXT_SLOT] = &ext_slot_spec,       [EXT_PIN] = &ext_pin_spec,
-        [EXT_MEMORY] = &ext_memory_spec,   [EXT_PACKER] = &ext_packer_spec,
-        [EXT_GUARD] = &ext_guard_spec,     [EXT_CATALOG] = &ext_catalog_spec};
+        [EXT_SOURCE] = &ext_source_spec,       [EXT_PLAN] = &ext_plan_spec,
+        [EXT_SAMPLES] = &ext_samples_spec,     [EXT_BATCHES] = &ext_batches_spec,
+        [EXT_SLOT] = &ext_slot_spec,           [EXT_PIN] = &ext_pin_spec,
+        [EXT_MEMORY] = &ext_memory_spec,       [EXT_PACKER] = &ext_packer_spec,
+        [EXT_GUARD] = &ext_guard_spec,         [EXT_CATALOG] = &ext_catalog_spec,
+        [EXT_TWISTER] = &ext_twister_spec,     [EXT_CHOICES] = &ext_choices_spec,
+        [EXT_BATCHED] = &ext_batched_spec,     [EXT_SHUFFLED] = &ext_shuffled_spec,
+        [EXT_MONITORED] = &ext_monitored_spec, [EXT_WINDOW] = &ext_window_spec,
+        [EXT_ORDERED] = &ext_ordered_spec};
     struct ext_state *state = state_of(module);
     state->module = module;
     state->log = ext_log_new();

@@ -1,7 +1,7 @@
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, final
+from typing import Any, Self, final
 
 from squirrel.batch import Batch
 
@@ -185,3 +185,66 @@ class Catalog:
     def equal(self, other: Catalog, /) -> bool: ...
     def slice(self, names: list[str], /) -> Catalog: ...
     def __len__(self) -> int: ...
+
+# --- iterators of squirrel.iterstream ---
+
+@final
+class MersenneTwister:
+    def __init__(self, key: bytes, position: int) -> None: ...
+    def state(self) -> tuple[bytes, int]: ...
+
+class _Passing:
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Any: ...
+
+@final
+class Choices(_Passing):
+    def __init__(
+        self, twister: MersenneTwister, count: int, cumulative: Sequence[float] | None = None
+    ) -> None: ...
+    def __next__(self) -> int: ...
+
+@final
+class Batched(_Passing):
+    def __init__(self, iterator: Iterator[Any], size: int, drop_last: bool = False) -> None: ...
+    def __next__(self) -> list[Any]: ...
+
+@final
+class Shuffled(_Passing):
+    def __init__(
+        self, iterator: Iterator[Any], size: int, initial: int, rng: object, bits: bool = False
+    ) -> None: ...
+
+@final
+class Monitored(_Passing):
+    def __init__(
+        self,
+        iterator: Iterator[Any],
+        callback: Callable[..., Any],
+        kwargs: dict[str, Any] | None,
+        window: int,
+        items_key: str,
+        count_items: bool,
+        bytes_key: str,
+        unit_bytes: float,
+        getsize: Callable[[Any], int] | None,
+    ) -> None: ...
+
+@final
+class Window:
+    def __init__(self, function: Callable[[Any], Any], capacity: int, workers: int) -> None: ...
+    def work(self) -> None: ...
+    def start(self, spawn: Callable[[], object], /) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Ordered(_Passing):
+    def __init__(
+        self,
+        iterator: Iterator[Any],
+        window: Window,
+        place: Callable[[], tuple[str, int | None] | None] | None,
+        note: Callable[
+            [BaseException, tuple[str, int | None] | None], BaseException | None
+        ],
+    ) -> None: ...
