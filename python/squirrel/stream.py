@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Any, overload
+
+    from squirrel.iterstream.base import Policy
 else:
 
     def overload(function):
@@ -164,9 +166,13 @@ class Stream(Composable):
     def filter(self, predicate: str) -> Stream: ...
 
     @overload
-    def filter(self, predicate: Callable[[Any], Any]) -> Composable: ...
+    def filter(
+        self, predicate: Callable[[Any], Any], *, on_error: Policy = "raise"
+    ) -> Composable: ...
 
-    def filter(self, predicate: str | Callable[[Any], Any]) -> Composable:
+    def filter(
+        self, predicate: str | Callable[[Any], Any], *, on_error: Policy = "raise"
+    ) -> Composable:
         """Keeps samples for which the predicate holds.
 
         Args:
@@ -177,6 +183,7 @@ class Stream(Composable):
                 path contains "/api/"    path startswith "/"    note is null
 
                 A comparison with a missing or null field is false. Or a callable of one sample.
+            on_error: what follows when the callable raises, as in :meth:`map`.
 
         Raises:
             NotFoundError: (when iterated) no sample has such a field, where that is known before
@@ -185,7 +192,7 @@ class Stream(Composable):
         """
         if isinstance(predicate, str):
             return self._then("filter", predicate)
-        return super().filter(predicate)
+        return super().filter(predicate, on_error=on_error)
 
     def select(self, *names: str) -> Stream:
         """Keeps only these fields; dotted names reach into nested ones."""

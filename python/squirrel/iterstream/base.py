@@ -1,41 +1,54 @@
 """Composable: a stream as a chain of stages, each over the one before it.
 
 A stage keeps its source and makes an iterator of it when asked; nothing runs before. Stages use
-the built-in iterators (map, filter, itertools), so that an item costs what it costs there. One
-native Guard stands around each stage that calls the user's code: it lets items pass at the cost
-of a call and, when an exception comes through, notes which stage and which sample it was.
+the built-in iterators (map, filter, itertools), so that an item costs what it costs there, and
+native ones where builtins have no equal (batches, shuffle, monitor, async windows). One native
+Guard stands around the whole: it lets items pass at the cost of a call and, when an exception
+comes through, notes which stage and which sample it was (see squirrel.iterstream.trace).
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 
 from squirrel import _native
+from squirrel.iterstream.metrics import MetricsConf
+from squirrel.iterstream.trace import callable_name, guard, note_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
     from typing import Any, TypeVar
 
-    from squirrel.iterstream.source import IterableSource
+    from squirrel.iterstream.on_error import OnError
 
     C = TypeVar("C", bound="Composable")
+    Policy = str | Callable[[Exception, Any], Any] | OnError
 
-__all__ = ["Composable", "Run"]
+__all__ = ["AsyncContent", "Composable", "Run", "callable_name", "note_failure"]
 
 
 class Run:
-    """One pass through a stream: its epoch, the native iterator below it, and what must be closed."""
+    """One pass through a stream: its epoch, the native iterator below it, and what must be closed.
 
-    __slots__ = ("epoch", "native", "closers")
+    Attributes:
+        epoch: which epoch this pass is; None: no stage so far has set one.
+        native: the native iterator at the bottom, where there is one.
+        shared: what all workers of a DataLoader have in common, and nothing else: set by a split,
+            and used by what is shuffled without a seed in front of it.
+        unseeded: how many stages took a seed from `shared`.
+    """
 
-    def __init__(self, epoch: int | None = None) -> None:
-        self.epoch = epoch  # None: no stage so far has set one
+    __slots__ = ("closers", "epoch", "native", "shared", "unseeded")
+
+    def __init__(self, epoch: int | None = None, shared: tuple[int, ...] | None = None) -> None:
+        self.epoch = epoch
         self.native: _native.Samples | _native.Batches | None = None
         self.closers: list[Callable[[], object]] = []
+        self.shared = shared
+        self.unseeded = 0
 
     def close(self) -> None:
         """Closes the latest first."""
@@ -46,68 +59,31 @@ class Run:
         """Shard and sample that came last out of the native iterator."""
         return self.native.place() if self.native is not None else None
 
-
-class Serial:
-    """A generator that threads may share: one of them runs it at a time, the others wait.
-
-    It costs a call, so it stands only where an item is a batch, or went through an executor.
-    """
-
-    __slots__ = ("_items", "_lock")
-
-    def __init__(self, items: Generator[Any, None, None]) -> None:
-        import threading
-
-        self._items = items
-        self._lock = threading.RLock()
-
-    def __iter__(self) -> Serial:
-        return self
-
-    def __next__(self) -> Any:
-        with self._lock:
-            return next(self._items)
-
-    def close(self) -> None:
-        with self._lock:
-            self._items.close()
-
-
-def callable_name(function: object) -> str:
-    """A short name for messages."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    name = getattr(function, "__qualname__", None)
-    return name if isinstance(name, str) else type(function).__name__
-
-
-def note_failure(error: BaseException, stage: str, place: tuple[str, int | None] | None) -> None:
-    """Adds where to an exception, once: the innermost stage knows best."""
-    if not isinstance(error, Exception) or hasattr(error, "__squirrel_stage__"):
-        return
-    text = f"in stage {stage}"
-    if place is not None:
-        text += f", at {'a sample' if place[1] is None else f'sample {place[1]}'} of shard {place[0]}"
-    try:
-        error.__squirrel_stage__ = stage  # type: ignore[attr-defined]
-        error.add_note(text)
-    except (AttributeError, TypeError):  # an exception class that takes no attributes
-        pass
+    def shared_seed(self) -> str | None:
+        """A seed that all workers draw alike, another one for each stage; None outside of splits."""
+        if self.shared is None:
+            return None
+        self.unseeded += 1
+        return repr((self.shared, self.epoch, self.unseeded))
 
 
 class Composable:
     """A stream: iterable again and again, with one method for each kind of stage.
 
-    Threads may share one iterator: native stages, batched(), batch() and parallel_map() serve them
-    one after another. Other Python stages rely on Python's iterators, of which generators (those
-    of shuffle() and of the user) refuse a second thread: put batched() behind them, or a lock
-    around next().
+    Threads may share one iterator: native stages, batched(), batch(), shuffle(), monitor(),
+    async_map() and parallel_map() serve them one after another. Other Python stages rely on
+    Python's iterators, of which generators (those of sliding() and of the user) refuse a second
+    thread: put batched() behind them, or a lock around next().
 
     Subclasses define ``__iter__`` over ``self.source`` (see :meth:`compose`), or nothing at all
     when they only bring data. Streams pickle and deep-copy when their callables do.
     """
 
     _epoch: int | None = None
+    # Whether items are kept back, so that the last one read isn't the one in hand.
+    _holds_items = False
+    # Whether _functions() are called with items, so that a StopIteration of theirs is a mistake.
+    _calls_user = False
 
     def __init__(self, source: Iterable[Any] | Callable[..., Any] | None = None) -> None:
         self.source: Any = source
@@ -120,7 +96,29 @@ class Composable:
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __bool__(self) -> bool:
+        return True
+
     # --- running ---
+
+    @property
+    def _call(self) -> str:
+        """How the stage shows in messages."""
+        return type(self).__name__
+
+    def _sources(self) -> list[Any]:
+        """What this stream takes its items from."""
+        return [self.__dict__.get("source")]
+
+    def _functions(self) -> list[Any]:
+        """The callables whose frames mean that this stage is at work."""
+        return [type(self).__iter__]
+
+    def _unseeded(self) -> str | None:
+        """Whose order differs, for a split: "pass" when each pass draws another one, "process" when
+        each process does, "rank" when copies of this one keep to it, None when it is the same
+        everywhere."""
+        return None
 
     def _start(self, run: Run) -> Iterator[Any]:
         """The iterator of one pass. Subclasses outside of this package define __iter__."""
@@ -129,15 +127,15 @@ class Composable:
         return iter(self)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._start(Run(self._epoch))
+        return self.iterator()
 
     def iterator(self) -> _native.Guard:
         """One pass with an explicit end: ``with stream.iterator() as it: ...`` or ``close()``."""
         run = Run(self._epoch)
-        return _native.Guard(self._start(run), _ignore, run.close)
+        return guard(self, self._start(run), run)
 
     def set_epoch(self: C, epoch: int) -> C:
-        """Which epoch the next pass is: ``shuffle_all`` gives each another order.
+        """Which epoch the next pass is: what is shuffled with a seed has another order in each.
 
         Returns the stream itself. Of stages that have an epoch the last one counts.
         """
@@ -158,8 +156,9 @@ class Composable:
 
     def join(self) -> None:
         """Runs the stream to its end and forgets the items."""
-        for _ in self:
-            pass
+        from collections import deque
+
+        deque(self, maxlen=0)
 
     # --- building ---
 
@@ -169,30 +168,81 @@ class Composable:
         return self
 
     def compose(self, constructor: Callable[..., C], *args: Any, **kw: Any) -> C:
-        """A stage of the user's: ``constructor(*args, **kw)`` with this stream as its source."""
+        """A stage of the user's: ``constructor(*args, **kw)`` with this stream as its source.
+
+        Raises:
+            ValueError: a source is given, or the class's own ``__init__`` asks for one.
+        """
         if "source" in kw:
             raise ValueError("the source is this stream: don't pass one")
+        if isinstance(constructor, type) and "__init__" in vars(constructor):
+            import inspect
+
+            if "source" in inspect.signature(constructor).parameters:
+                raise ValueError(
+                    f"{constructor.__name__}.__init__ has a parameter `source`: leave it out, "
+                    "compose() sets the source"
+                )
         return constructor(*args, **kw).source_(self)
 
     def to(self, f: Callable[..., Iterable[Any]], *args: Any, **kw: Any) -> Composable:
-        """Pipes the stream through ``f(stream, *args, **kw)``, an iterable of its own."""
-        return _Applied(self, f, args, kw)
+        """Pipes the stream through ``f(items, *args, **kw)``, an iterable of its own.
 
-    def map(self, callback: Callable[..., Any], **kw: Any) -> Composable:
-        """Each item becomes ``callback(item, **kw)``."""
-        return _Map(self, callback, kw)
+        `f` gets an iterator and is called again for each pass.
+        """
+        if "source" in kw:
+            raise ValueError("the source is this stream: don't pass one")
+        return stages.Applied(self, f, args, kw)
 
-    def filter(self, predicate: Callable[[Any], Any]) -> Composable:
-        """Keeps the items for which ``predicate(item)`` is true."""
-        return _Filter(self, predicate)
+    def map(self, callback: Callable[..., Any], *, on_error: Policy = "raise", **kw: Any) -> Composable:
+        """Each item becomes ``callback(item, **kw)``.
 
-    def flat_map(self, callback: Callable[..., Iterable[Any]], **kw: Any) -> Composable:
-        """Each item becomes all items of ``callback(item, **kw)``."""
-        return _Flatten(_Map(self, callback, kw, "flat_map"))
+        Args:
+            callback: of one item.
+            on_error: what follows when it raises: "raise", "skip", "retry", "substitute", a
+                callable ``f(error, item)``, or an :class:`~squirrel.iterstream.OnError` with budgets.
+            **kw: arguments for `callback`.
+        """
+        return stages.Map(self, callback, kw, on_error=on_error)
+
+    def filter(self, predicate: Callable[[Any], Any], *, on_error: Policy = "raise") -> Composable:
+        """Keeps the items for which ``predicate(item)`` is true; `on_error` as in :meth:`map`."""
+        return stages.Filter(self, predicate, on_error)
+
+    def flat_map(
+        self, callback: Callable[..., Iterable[Any]], *, on_error: Policy = "raise", **kw: Any
+    ) -> Composable:
+        """Each item becomes all items of ``callback(item, **kw)``; `on_error` as in :meth:`map`."""
+        return stages.Flatten(stages.Map(self, callback, kw, "flat_map", on_error))
 
     def flatten(self) -> Composable:
         """Items that are iterables become their items."""
-        return _Flatten(self)
+        return stages.Flatten(self)
+
+    def async_map(
+        self,
+        callback: Callable[..., Any],
+        buffer: int = 100,
+        max_workers: int | None = None,
+        executor: Executor | None = None,
+        *,
+        on_error: Policy = "raise",
+        **kw: Any,
+    ) -> Composable:
+        """Each item becomes ``callback(item, **kw)``, several at a time, in the order of the items.
+
+        Args:
+            callback: of one item.
+            buffer: items under way or done ahead of the consumer, at least 1.
+            max_workers: threads of the pool of its own; by default ``min(32, cores + 4)``.
+            executor: any ``concurrent.futures.Executor``, or a ``dask.distributed.Client``, instead
+                of an own pool: it is shared, and left open at the end.
+            on_error: as in :meth:`map`.
+            **kw: arguments for `callback`.
+        """
+        from squirrel.iterstream.parallel import AsyncMap
+
+        return AsyncMap(self, callback, buffer, max_workers, executor, kw, on_error)
 
     def parallel_map(
         self,
@@ -201,6 +251,8 @@ class Composable:
         pool: str | Executor = "threads",
         ordered: bool = True,
         lookahead: int | None = None,
+        *,
+        on_error: Policy = "raise",
         **kw: Any,
     ) -> Composable:
         """Each item becomes ``fn(item, **kw)``, several at a time.
@@ -213,11 +265,37 @@ class Composable:
             ordered: whether results come in the order of the items; otherwise as they are done.
             lookahead: how many items may be under way or done ahead of the consumer, at most;
                 by default twice the workers.
+            on_error: as in :meth:`map`.
             **kw: arguments for ``fn``.
         """
         from squirrel.iterstream.parallel import ParallelMap
 
-        return ParallelMap(self, fn, workers, pool, ordered, lookahead, kw)
+        return ParallelMap(self, fn, workers, pool, ordered, lookahead, kw, on_error)
+
+    def dask_map(self, callback: Callable[..., Any], **kw: Any) -> Composable:
+        """Each item becomes ``dask.delayed(callback)(item, **kw)``, to be computed later."""
+        from squirrel.iterstream.iterators import dask_delayed_
+
+        return self.to(dask_delayed_, functools.partial(callback, **kw))
+
+    def materialize_dask(self, buffer: int = 10, max_workers: int | None = None) -> Composable:
+        """Computes ``dask.delayed`` items in threads, in order.
+
+        Args:
+            buffer: items under way or done ahead of the consumer, at least 1.
+            max_workers: threads; by default ``min(32, cores + 4)``.
+        """
+        from squirrel.iterstream.parallel import dask_compute
+
+        return self.async_map(dask_compute, buffer, max_workers)
+
+    def numba_map(self, callback: Callable[[Any], Any]) -> Composable:
+        """Each item becomes ``numba.jit(callback)(item)``.
+
+        Items of types that numba doesn't know go through `callback` as it is. Compiling takes
+        about a second for each type of item: it pays for callbacks with loops over numbers.
+        """
+        return stages.NumbaMap(self, callback, {}, "numba_map")
 
     def batched(
         self,
@@ -226,7 +304,7 @@ class Composable:
         drop_last_if_not_full: bool = True,
     ) -> Composable:
         """Lists of `batchsize` items each, or what ``collation_fn(list)`` makes of them."""
-        return _Batched(self, batchsize, collation_fn, drop_last_if_not_full)
+        return stages.Batched(self, batchsize, collation_fn, drop_last_if_not_full)
 
     def batch(self, batch_size: int, drop_remainder: bool = False, **options: Any) -> Composable:
         """Dicts of items become one dict of columns; see :meth:`squirrel.Stream.batch`.
@@ -236,27 +314,54 @@ class Composable:
         """
         from squirrel.collate import Collate
 
-        return _Batched(self, batch_size, Collate(**options), drop_remainder, "batch")
+        return stages.Batched(self, batch_size, Collate(**options), drop_remainder, "batch")
+
+    def sliding(
+        self,
+        window_size: int,
+        *,
+        deepcopy: bool,
+        stride: int = 1,
+        drop_last_if_not_full: bool = True,
+        min_window_size: int = 1,
+        fill_nan_on_partial: bool = False,
+    ) -> Composable:
+        """Lists of items in a window that slides over the stream.
+
+        Args:
+            window_size: items of a window, more than `min_window_size`.
+            deepcopy: whether each window holds copies, which later stages may change freely.
+                Otherwise neighbours share their items.
+            stride: how far the window moves, 1 to `window_size`.
+            drop_last_if_not_full: leaves out the windows that reach beyond the end.
+            min_window_size: the smallest window at the end, where they aren't left out. A stream
+                that is shorter than a window makes one window in any case.
+            fill_nan_on_partial: windows at the end are filled up with None instead.
+        """
+        return stages.Sliding(
+            self, window_size, deepcopy, stride, drop_last_if_not_full, min_window_size, fill_nan_on_partial
+        )
 
     def select(self, *names: str) -> Composable:
         """Keeps only these fields of each sample."""
-        return _Map(self, functools.partial(_select, names=_names(names)), {}, "select")
+        return stages.Map(self, functools.partial(stages.select, names=_names(names)), {}, "select")
 
     def drop(self, *names: str) -> Composable:
         """Removes these fields of each sample."""
-        return _Map(self, functools.partial(_drop, names=_names(names)), {}, "drop")
+        return stages.Map(self, functools.partial(stages.drop, names=_names(names)), {}, "drop")
 
     def rename(self, names: dict[str, str] | None = None, **more: str) -> Composable:
         """Gives fields new names: ``rename({"old": "new"})`` or ``rename(old="new")``."""
-        return _Map(self, functools.partial(_rename, names={**(names or {}), **more}), {}, "rename")
+        pairs = {**(names or {}), **more}
+        return stages.Map(self, functools.partial(stages.rename, names=pairs), {}, "rename")
 
     def take(self, n: int | None) -> Composable:
         """The first n items; None: all."""
-        return self if n is None else _Slice(self, 0, _count(n, "take"))
+        return self if n is None else stages.Slice(self, 0, _count(n, "take"))
 
     def skip(self, n: int) -> Composable:
         """All but the first n items."""
-        return _Slice(self, _count(n, "skip"), None)
+        return stages.Slice(self, _count(n, "skip"), None)
 
     def shuffle(
         self,
@@ -265,268 +370,115 @@ class Composable:
         initial: int = 100,
         rng: random.Random | None = None,
         seed: Any = None,
+        **kw: Any,
     ) -> Composable:
         """Random order within a buffer of `size` items.
 
         Args:
             size: items held; below 2 nothing is shuffled.
             initial: items to have before the first comes out; at most `size`.
-            rng: the random numbers to use.
-            seed: of a ``random.Random`` of its own for each pass: the same order each time.
+            rng: the random numbers to use, from the state they have; the module ``random`` or an
+                instance of ``random.Random``.
+            seed: of ``random.Random`` for each pass: the same order each time. Each epoch of
+                :meth:`loop` and :meth:`set_epoch` but the first has an order of its own.
         """
+        if kw:
+            raise TypeError(f"shuffle() takes size, initial, rng and seed, not {', '.join(kw)}")
         size = 1000 if size is None else size
-        return self if size < 2 else _Shuffle(self, size, initial, rng, seed)
+        return self if size < 2 else stages.Shuffle(self, size, initial, rng, seed)
 
     def loop(self, n: int | None = None) -> Composable:
         """The stream n times over, each time as another epoch; None: without end.
 
-        Epoch e of the whole is the epochs e * n to e * n + n - 1 of the stream before it.
+        What is shuffled with a seed has another order in each epoch, the same in each run. Epoch e
+        of the whole is the epochs e * n to e * n + n - 1 of the stream before it. Callables are
+        copied for each pass, where they can be, so that what they count begins anew.
+
+        Raises:
+            TypeError: (when iterated) the source is a generator, which can be passed through once.
         """
-        return _Loop(self, n)
+        return stages.Loop(self, n)
+
+    def zip_index(self, pad_length: int | None = None) -> Composable:
+        """(index, item) pairs, from 0 in each pass.
+
+        Args:
+            pad_length: makes the index a str with leading zeros, of at least this length.
+        """
+        return stages.ZipIndex(self, pad_length)
 
     def tqdm(self, **kw: Any) -> Composable:
         """Shows a progress bar by the package tqdm."""
-        return _Applied(self, _tqdm, (), kw)
+        from squirrel.iterstream.iterators import tqdm_
 
+        return stages.Applied(self, tqdm_, (), kw)
 
-# --- stages ---
-
-
-class _Stage(Composable):
-    """A stage over `self.source`; `call` is how it shows in the plan."""
-
-    call = "stage"
-
-    def __repr__(self) -> str:
-        return f"{self.source!r} -> {self.call}"
-
-    def _upstream(self, run: Run) -> Iterator[Any]:
-        self._epoch_of(run)
-        source = self.source
-        if isinstance(source, Composable):
-            return source._start(run)
-        return iter(source() if callable(source) else source)
-
-    def _guard(self, iterator: Iterator[Any], run: Run) -> Iterator[Any]:
-        return _native.Guard(iterator, functools.partial(_note, self, run), run.close)
-
-
-def _note(stage: _Stage, run: Run, error: BaseException) -> None:
-    note_failure(error, stage.call, run.place())
-
-
-def _ignore(error: BaseException) -> None:
-    pass
-
-
-class _Map(_Stage):
-    def __init__(
-        self, source: Any, callback: Callable[..., Any], kw: dict[str, Any], verb: str = "map"
-    ) -> None:
-        super().__init__(source)
-        self.callback = callback
-        self.kw = kw
-        self.call = f"{verb}({callable_name(callback)})"
-
-    def _start(self, run: Run) -> Iterator[Any]:
-        function = functools.partial(self.callback, **self.kw) if self.kw else self.callback
-        return self._guard(map(function, self._upstream(run)), run)
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def __bool__(self) -> bool:
-        return True
-
-
-class _Filter(_Stage):
-    def __init__(self, source: Any, predicate: Callable[[Any], Any]) -> None:
-        super().__init__(source)
-        self.predicate = predicate
-        if isinstance(predicate, str):
-            raise TypeError(
-                "a filter expression works on native samples: put it in front of the first "
-                "Python callable, or give a callable here"
-            )
-        self.call = f"filter({callable_name(predicate)})"
-
-    def _start(self, run: Run) -> Iterator[Any]:
-        return self._guard(filter(self.predicate, self._upstream(run)), run)
-
-
-class _Flatten(_Stage):
-    call = "flatten()"
-
-    def _start(self, run: Run) -> Iterator[Any]:
-        return self._guard(itertools.chain.from_iterable(self._upstream(run)), run)
-
-
-class _Applied(_Stage):
-    def __init__(
-        self, source: Any, f: Callable[..., Any], args: tuple[Any, ...], kw: dict[str, Any]
-    ) -> None:
-        super().__init__(source)
-        self.f = f
-        self.args = args
-        self.kw = kw
-        self.call = f"to({callable_name(f)})"
-
-    def _start(self, run: Run) -> Iterator[Any]:
-        return self._guard(iter(self.f(self._upstream(run), *self.args, **self.kw)), run)
-
-
-class _Slice(_Stage):
-    def __init__(self, source: Any, start: int, count: int | None) -> None:
-        super().__init__(source)
-        self.first = start
-        self.count = count
-        self.call = f"take({count})" if count is not None else f"skip({start})"
-
-    def _start(self, run: Run) -> Iterator[Any]:
-        stop = None if self.count is None else self.first + self.count
-        return itertools.islice(self._upstream(run), self.first, stop)
-
-    def __len__(self) -> int:
-        left = max(len(self.source) - self.first, 0)
-        return left if self.count is None else min(left, self.count)
-
-    def __bool__(self) -> bool:
-        return True
-
-
-class _Batched(_Stage):
-    def __init__(
+    def monitor(
         self,
-        source: Any,
-        size: int,
-        collate: Callable[[list[Any]], Any] | None,
-        drop: bool,
-        verb: str = "batched",
-    ) -> None:
-        super().__init__(source)
-        if size < 1:
-            raise ValueError(f"a batch has at least 1 item, not {size}")
-        self.size = size
-        self.collate: Any = collate
-        self.drop_remainder = drop
-        self.positions = verb == "batch"  # Collate names samples by where they are
-        self.call = f"{verb}({size})"
+        callback: Callable[[dict[str, float | int]], Any],
+        prefix: str | None = None,
+        metrics_conf: MetricsConf | type[MetricsConf] = MetricsConf,
+        window_size: int = 5,
+        **kw: Any,
+    ) -> Composable:
+        """Passes items on and tells a callback their rates over a rolling window.
 
-    def _lists(self, items: Iterator[Any]) -> Generator[list[Any], None, None]:
-        size = self.size
-        while True:
-            batch = list(itertools.islice(items, size))
-            if len(batch) == size:
-                yield batch
-            else:
-                if batch and not self.drop_remainder:
-                    yield batch
-                return
+        Args: those of :func:`squirrel.iterstream.iterators.monitor_`; ``**kw`` goes to `callback`.
+        """
+        return stages.Monitor(self, callback, prefix, metrics_conf, window_size, kw)
 
-    def _start(self, run: Run) -> Iterator[Any]:
-        lists = Serial(self._lists(self._upstream(run)))
-        if self.collate is None:
-            return lists
-        if self.positions:
-            return self._guard(map(self.collate, lists, itertools.count(0, self.size)), run)
-        return self._guard(map(self.collate, lists), run)
+    # --- PyTorch ---
 
+    def split_by_rank_pytorch(self, torch_dist_group: str | None = None) -> Composable:
+        """Gives each rank of ``torch.distributed`` its share of the items.
 
-class _Shuffle(_Stage):
-    def __init__(
-        self, source: Any, size: int, initial: int, rng: random.Random | None, seed: Any
-    ) -> None:
-        super().__init__(source)
-        self.size = size
-        self.initial = min(initial, size)
-        self.rng = rng
-        self.seed = seed
-        self.call = f"shuffle({size})"
+        Args:
+            torch_dist_group: the process group; by default the world.
+        """
+        from squirrel.iterstream.torch_composables import SplitByRank
 
-    def _start(self, run: Run) -> Iterator[Any]:
-        import random
+        return self.compose(SplitByRank, torch_dist_group)
 
-        rng = self.rng
-        if rng is None:
-            rng = random.Random(self.seed) if self.seed is not None else random.Random()
-        return _shuffled(self._upstream(run), self.size, self.initial, rng)
+    def split_by_worker_pytorch(self) -> Composable:
+        """Gives each worker of a DataLoader its share of the items."""
+        from squirrel.iterstream.torch_composables import SplitByWorker
+
+        return self.compose(SplitByWorker)
+
+    def to_torch_iterable(
+        self, enforce_rank_check: bool = True, enforce_worker_check: bool = True
+    ) -> Composable:
+        """The stream as a ``torch.utils.data.IterableDataset``.
+
+        Args:
+            enforce_rank_check: refuses to run in several ranks without split_by_rank_pytorch().
+            enforce_worker_check: refuses to run in several workers without split_by_worker_pytorch().
+        """
+        from squirrel.iterstream.torch_composables import TorchIterable
+
+        return self.compose(TorchIterable, enforce_rank_check, enforce_worker_check)
 
 
-def _shuffled(
-    items: Iterator[Any], size: int, initial: int, rng: random.Random
-) -> Iterator[Any]:
-    """Fills by two and takes one until the buffer is full; then one for one."""
-    held: list[Any] = []
-    draw = rng.randint
-    for item in items:
-        held.append(item)
-        if len(held) < size:
-            held.extend(itertools.islice(items, 1))
-        if len(held) >= initial:
-            k = draw(0, len(held) - 1)
-            chosen, held[k] = held[k], held[-1]
-            held.pop()
-            yield chosen
-    while held:
-        k = draw(0, len(held) - 1)
-        chosen, held[k] = held[k], held[-1]
-        held.pop()
-        yield chosen
+def begin(items: Iterable[Any], epoch: int) -> Iterator[Any]:
+    """One of several streams that a stage draws from, in a pass of its own."""
+    return items._start(Run(epoch or None)) if isinstance(items, Composable) else iter(items)
 
 
-class _Loop(_Stage):
-    def __init__(self, source: Any, n: int | None) -> None:
-        super().__init__(source)
-        if n is not None:
-            _count(n, "loop")
-        self.n = n
-        self.call = f"loop({'' if n is None else n})"
+class AsyncContent:
+    """The result of ``func(item)`` in an executor, to be waited for.
 
-    def _start(self, run: Run) -> Iterator[Any]:
-        return itertools.chain.from_iterable(self._passes(run))
+    Args:
+        item: what `func` is called with.
+        func: the callable.
+        executor: a ``concurrent.futures.Executor`` or anything with its method submit.
+    """
 
-    def _passes(self, run: Run) -> Iterator[Iterator[Any]]:
-        """Each pass has a run and an epoch of its own; it ends before the next one begins."""
-        first = self._epoch_of(run) * (self.n or 1)
-        for epoch in itertools.count(first) if self.n is None else range(first, first + self.n):
-            inner = Run(epoch)
-            items = self._upstream(inner)
-            run.native = inner.native
-            run.closers.append(inner.close)
-            yield items
-            run.closers.remove(inner.close)
-            inner.close()
+    def __init__(self, item: str, func: Callable[..., Any], executor: Executor) -> None:
+        self.future = executor.submit(func, item)
 
-    def __len__(self) -> int:
-        if self.n is None:
-            raise TypeError("loop() without a number has no end")
-        return self.n * len(self.source)
-
-    def __bool__(self) -> bool:
-        return True
-
-
-# --- what stages call ---
-
-
-def _select(sample: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: sample[name] for name in names if name in sample}
-
-
-def _drop(sample: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in sample.items() if name not in names}
-
-
-def _rename(sample: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    renamed = {names.get(name, name): value for name, value in sample.items()}
-    if len(renamed) < len(sample):
-        sources: dict[str, str] = {}
-        for name in sample:
-            first = sources.setdefault(out := names.get(name, name), name)
-            if first != name:
-                raise TypeError(f'two fields would be named "{out}": "{first}" and "{name}"; '
-                                "rename() or drop() one of them")
-    return renamed
+    def value(self, timeout: int | None = None) -> Any:
+        """The result, or the exception of `func`; waits for `timeout` seconds at most."""
+        return self.future.result(timeout)
 
 
 def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
@@ -540,13 +492,12 @@ def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _count(n: int, verb: str) -> int:
+    if not hasattr(n, "__index__"):
+        raise TypeError(f"{verb}({n!r}): must be an int")
     n = n.__index__()
     if n < 0:
         raise ValueError(f"{verb}({n}): a count can't be negative")
     return n
 
 
-def _tqdm(items: Iterator[Any], **kw: Any) -> Iterable[Any]:
-    from tqdm import tqdm  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-    return tqdm(items, **kw)  # type: ignore[no-any-return,unused-ignore]
+from squirrel.iterstream import stages  # noqa: E402  (the stages are Composables themselves)

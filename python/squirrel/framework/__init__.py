@@ -1,0 +1,1 @@
+"""Plug-ins, input and output, exceptions."""
