@@ -40,6 +40,15 @@ SQRL_CHECK int sqrl_shard_list_add(struct sqrl_shard_list *list, const char *pat
 SQRL_CHECK int sqrl_shard_list_set_schema(struct sqrl_shard_list *list,
                                           const struct sqrl_schema *schema,
                                           struct sqrl_error *err);
+/* Consecutive blocks of one shard and their samples. */
+struct sqrl_shard_chunk {
+    uint32_t shard, first_block, blocks, samples;
+};
+/* Where a driver knows which blocks hold how many samples: chunks of all shards, in their
+ * order, each block in one of them (copied). */
+SQRL_CHECK int sqrl_shard_list_set_chunks(struct sqrl_shard_list *list,
+                                          const struct sqrl_shard_chunk *chunks,
+                                          uint64_t count, struct sqrl_error *err);
 SQRL_API void sqrl_shard_list_set_fingerprint(struct sqrl_shard_list *list,
                                               uint64_t fingerprint);
 
@@ -102,6 +111,10 @@ SQRL_API uint64_t sqrl_source_samples(const struct sqrl_source *source);
  * shards that were not opened yet (their footers only). */
 SQRL_CHECK int sqrl_source_schema(struct sqrl_source *source,
                                   const struct sqrl_schema **out, struct sqrl_error *err);
+
+/* The chunks that the driver knows without opening shards; NULL: it does not. */
+SQRL_API const struct sqrl_shard_chunk *
+sqrl_source_chunks(const struct sqrl_source *source, uint64_t *count);
 
 /* A number that changes when the data set does: for resume states. */
 SQRL_API uint64_t sqrl_source_fingerprint(const struct sqrl_source *source);

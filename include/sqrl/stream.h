@@ -69,6 +69,47 @@ SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
 SQRL_CHECK int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed,
                                      uint64_t window_bytes, struct sqrl_plan **out,
                                      struct sqrl_error *err);
+/* Who runs an iterator: one of world_size ranks, and there one of `workers`. All 0: found
+ * when it is needed, from RANK and WORLD_SIZE, from SLURM's or OMPI's variables, else one
+ * rank; one worker. */
+struct sqrl_topology {
+    uint64_t rank, world_size, worker, workers;
+};
+
+enum sqrl_tail {
+    SQRL_TAIL_PAD,   /* equal numbers: some get one of their samples twice */
+    SQRL_TAIL_DROP,  /* equal numbers: less than one sample a consumer is left out */
+    SQRL_TAIL_UNEVEN /* each sample once: numbers differ by one at most */
+};
+
+/* Zero means the default. Set `size` to sizeof(struct sqrl_distribute_options). */
+struct sqrl_distribute_options {
+    size_t size;
+    struct sqrl_topology topology;
+    enum sqrl_tail tail;
+    /* Not 0: each consumer gives exactly so many items (behind batch: batches), beginning
+     * its samples anew where they do not suffice. For plans with filters, whose counts
+     * nobody knows; replaces `tail`. */
+    uint64_t steps;
+    /* The order that so many consumers would have: then any number that divides
+     * lcm(like, 48) gives the same global batches. 0: as many as there are. */
+    uint64_t like;
+};
+/* Deals the samples among ranks and workers, on counts alone, before anything is read:
+ * each sample to one of them (see sqrl_tail), and each reads its own part only. Sample
+ * number p of the order goes to consumer p mod C of the C = world_size * workers
+ * consumers; consumer = worker * world_size + rank. Must stand before take, skip and
+ * batch, which count per consumer. The samples of all shards must be counted (native
+ * shards, IDX): else SQRL_E_UNSUPPORTED when the iterator is opened.
+ * Without shuffle_all the samples of each window of 64 MiB a consumer are dealt in turn.
+ */
+SQRL_CHECK int sqrl_plan_distribute(struct sqrl_plan *plan,
+                                    const struct sqrl_distribute_options *options,
+                                    struct sqrl_plan **out, struct sqrl_error *err);
+/* Fills in what is 0. SQRL_E_INVALID for values that can't be, here or in the
+ * environment; the error names them. */
+SQRL_CHECK int sqrl_topology_find(struct sqrl_topology *topology, struct sqrl_error *err);
+
 /* The first n samples (behind batch: batches), or all but the first n. */
 SQRL_CHECK int sqrl_plan_take(struct sqrl_plan *plan, uint64_t n, struct sqrl_plan **out,
                               struct sqrl_error *err);
@@ -121,7 +162,8 @@ SQRL_CHECK int sqrl_plan_batch(struct sqrl_plan *plan,
 
 SQRL_API struct sqrl_source *sqrl_plan_get_source(const struct sqrl_plan *plan);
 SQRL_API bool sqrl_plan_is_batched(const struct sqrl_plan *plan);
-/* Samples (or batches) an iterator will give, or SQRL_UNKNOWN before a filter has run. */
+/* Samples (or batches) an iterator will give, or SQRL_UNKNOWN before a filter has run.
+ * Behind distribute: of this rank and worker. */
 SQRL_CHECK int sqrl_plan_count(struct sqrl_plan *plan, uint64_t *out,
                                struct sqrl_error *err);
 /* "source('data/train') -> filter('label == 3') -> batch(256)"; free() it. NULL: no

@@ -117,6 +117,37 @@ static PyObject *plan_rename(PyObject *self, PyObject *args) {
     return result;
 }
 
+/* --- distribute --- */
+
+static PyObject *plan_distribute(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *keys[] = {"rank", "world_size", "worker", "workers",
+                           "tail", "steps",      "like",   NULL};
+    static const char *const tail_names[] = {"pad", "drop", "uneven"};
+    struct sqrl_distribute_options options = {.size = sizeof options};
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    unsigned long long rank = 0, world_size = 0, worker = 0, workers = 0, steps = 0;
+    unsigned long long like = 0;
+    const char *tail = "pad";
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KKKKsKK:distribute", keys, &rank,
+                                     &world_size, &worker, &workers, &tail, &steps,
+                                     &like))
+        return NULL;
+    int choice = 0;
+    while (choice < 3 && strcmp(tail_names[choice], tail) != 0)
+        choice++;
+    if (choice == 3) {
+        PyErr_SetString(PyExc_ValueError, "tail must be \"pad\", \"drop\" or \"uneven\"");
+        return NULL;
+    }
+    options.topology = (struct sqrl_topology){rank, world_size, worker, workers};
+    options.tail = (enum sqrl_tail)choice;
+    options.steps = steps;
+    options.like = like;
+    return plan_result(
+        self, sqrl_plan_distribute(ext_plan_get(self), &options, &out, &err), &out, &err);
+}
+
 /* --- numbers --- */
 
 static PyObject *plan_shuffle_all(PyObject *self, PyObject *args) {
@@ -288,6 +319,11 @@ static PyMethodDef plan_methods[] = {
      "rename($self, old, new, /)\n--\n\nGives fields new names."},
     {"shuffle_all", plan_shuffle_all, METH_VARARGS,
      "shuffle_all($self, seed, window_bytes, /)\n--\n\nRandom order of all samples."},
+    {"distribute", (PyCFunction)(void (*)(void))plan_distribute,
+     METH_VARARGS | METH_KEYWORDS,
+     "distribute($self, rank=0, world_size=0, worker=0, workers=0, tail='pad', steps=0,\n"
+     "           like=0)\n--\n\n"
+     "Deals the samples among ranks and workers; 0: found."},
     {"take", plan_take, METH_O, "take($self, n, /)\n--\n\nThe first n."},
     {"skip", plan_skip, METH_O, "skip($self, n, /)\n--\n\nAll but the first n."},
     {"prefetch", plan_prefetch, METH_O,

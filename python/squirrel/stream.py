@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from squirrel import _native
+from squirrel._topology import topology
 from squirrel.iterstream.base import Composable, Run, _names
 
 TYPE_CHECKING = False
@@ -76,6 +77,25 @@ class Stream(Composable):
             plan = getattr(plan, verb)(*args, **kw)
         return plan
 
+    def _now(self) -> _native.Plan:
+        """The plan of this process: its rank and worker may be known to torch only."""
+        if not any(verb == "distribute" for verb, _, _ in self._stages):
+            return self._plan
+        found = topology()
+        if not found:
+            return self._plan
+        plan = self._opened.plan()
+        for verb, args, kw in self._stages:
+            if verb == "distribute":
+                if "world_size" in kw:
+                    kw = {**{k: v for k, v in found.items() if k.startswith("worker")}, **kw}
+                elif "workers" in kw:
+                    kw = {**{k: v for k, v in found.items() if not k.startswith("worker")}, **kw}
+                else:
+                    kw = {**found, **kw}
+            plan = getattr(plan, verb)(*args, **kw)
+        return plan
+
     def _then(self, verb: str, *args: Any, **kw: Any) -> Stream:
         plan: _native.Plan = getattr(self._plan, verb)(*args, **kw)
         return self._with((*self._stages, (verb, args, kw)), plan)
@@ -109,7 +129,7 @@ class Stream(Composable):
         return self._opened.schema()
 
     def __len__(self) -> int:
-        count = self._plan.count()
+        count = self._now().count()
         if count is None:
             raise TypeError(
                 "the number of items is not known before they are read; "
@@ -135,13 +155,13 @@ class Stream(Composable):
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:
-        iterator = self._plan.iterate(epoch=self._epoch_of(run))
+        iterator = self._now().iterate(epoch=self._epoch_of(run))
         run.native = iterator
         run.closers.append(iterator.close)
         return iterator
 
     def __iter__(self) -> Iterator[Any]:
-        return self._plan.iterate(epoch=self._epoch or 0)
+        return self._now().iterate(epoch=self._epoch or 0)
 
     def iterator(  # type: ignore[override]
         self, copy: bool = True
@@ -152,13 +172,13 @@ class Stream(Composable):
             copy: False lends arrays as read-only views of the block that was read; a view keeps
                 its whole block (about 1 MiB) in memory for as long as it lives.
         """
-        return self._plan.iterate(copy=copy, epoch=self._epoch or 0)
+        return self._now().iterate(copy=copy, epoch=self._epoch or 0)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches as an Arrow C stream: ``pyarrow.RecordBatchReader.from_stream(...)``."""
         if not self._plan.batched:
             raise TypeError("an Arrow stream is made of batches: call batch() first")
-        return self._plan.arrow_stream()
+        return self._now().arrow_stream()
 
     # --- native stages ---
 
@@ -224,6 +244,48 @@ class Stream(Composable):
             raise TypeError(f"shuffle_all: the seed must be an int, not {seed!r}")
         size = (1 << 64) - 1 if window is None else _bytes(window)
         return self._then("shuffle_all", seed % (1 << 64), size)
+
+    def distribute(
+        self,
+        rank: int | None = None,
+        world_size: int | None = None,
+        worker: int | None = None,
+        workers: int | None = None,
+        *,
+        tail: str = "pad",
+        steps: int | None = None,
+        like: int | None = None,
+    ) -> Stream:
+        """Deals the samples among ranks and workers; each reads its own part only.
+
+        Sample number p of the order goes to consumer p mod C, where C = world_size * workers and
+        consumer = worker * world_size + rank. Who this process is, is found when a pass begins.
+
+        Args:
+            rank, world_size: found from torch.distributed, else from RANK and WORLD_SIZE,
+                SLURM_PROCID and SLURM_NTASKS, or OMPI_COMM_WORLD_RANK and _SIZE, else 0 of 1.
+            worker, workers: found from torch's get_worker_info(), else 0 of 1.
+            tail: "pad" gives all consumers equally many samples, some of them one twice; "drop"
+                leaves less than one a consumer out; "uneven" gives each sample once.
+            steps: each consumer gives so many items (behind batch: batches), beginning its samples
+                anew where they do not suffice: equal numbers also behind filters. Instead of tail.
+            like: the order that so many consumers would have; any number of consumers that
+                divides lcm(like, 48) then has the same global batches. By default as many as
+                there are.
+
+        Stands before take, skip and batch, which count per consumer. Raises UnsupportedError when
+        a pass begins over shards whose samples are not counted.
+        """
+        given = {"rank": rank, "world_size": world_size, "worker": worker, "workers": workers}
+        for one, other in (("rank", "world_size"), ("worker", "workers")):
+            if (given[one] is None) != (given[other] is None):
+                raise ValueError(f"distribute: {one} and {other} are given together, or neither")
+        kw: dict[str, Any] = {
+            name: _at_least(value, name in ("world_size", "workers"), f"distribute: {name}")
+            for name, value in {**given, "steps": steps, "like": like}.items()
+            if value is not None
+        }
+        return self._then("distribute", tail=tail, **kw)
 
     def take(self, n: int | None) -> Stream:
         """The first n samples, behind batch() batches; None: all."""

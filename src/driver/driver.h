@@ -67,6 +67,8 @@ struct sqrl_shard_list {
     struct sqrl_shard *items; /* path: prefix and path in fs, owned */
     uint64_t count, capacity;
     struct sqrl_schema schema;
+    struct sqrl_shard_chunk *chunks;
+    uint64_t chunk_count;
     bool has_schema, has_fingerprint;
     uint64_t fingerprint;
 };

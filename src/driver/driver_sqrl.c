@@ -106,6 +106,33 @@ static int set_schema(const struct sqrl_commits *commits, struct sqrl_shard_list
     return rc;
 }
 
+/* The commits' chunks, shards counted over all of them. */
+static int set_chunks(const struct sqrl_commits *commits, struct sqrl_shard_list *out,
+                      struct sqrl_error *err) {
+    uint64_t count = 0, shards = 0, k = 0;
+    for (size_t i = 0; i < commits->count; i++)
+        count += commits->items[i].chunk_count;
+    struct sqrl_shard_chunk *chunks =
+        sqrl_calloc(count + 1, sizeof *chunks, "chunks", err);
+    if (!chunks)
+        return SQRL_E_NO_MEMORY;
+    for (size_t i = 0; i < commits->count; i++) {
+        const struct sqrl_commit *commit = &commits->items[i];
+        for (uint64_t c = 0; c < commit->chunk_count; c++) {
+            const struct sqrl_commit_chunk *chunk = &commit->chunks[c];
+            chunks[k++] = (struct sqrl_shard_chunk){(uint32_t)(shards + chunk->shard),
+                                                    chunk->first_block, chunk->blocks,
+                                                    chunk->samples};
+        }
+        shards += commit->shard_count;
+    }
+    int rc = SQRL_OK;
+    if (shards <= UINT32_MAX)
+        rc = sqrl_shard_list_set_chunks(out, chunks, count, err);
+    free(chunks);
+    return rc;
+}
+
 static int add_commits(const struct sqrl_driver_args *args,
                        const struct sqrl_commits *commits, struct sqrl_shard_list *out,
                        struct sqrl_error *err) {
@@ -118,6 +145,8 @@ static int add_commits(const struct sqrl_driver_args *args,
         rc = add_commit(args, local ? &listing : NULL, &commits->items[i], out, err);
     if (rc == SQRL_OK)
         rc = set_schema(commits, out, err);
+    if (rc == SQRL_OK)
+        rc = set_chunks(commits, out, err);
     if (rc == SQRL_OK)
         sqrl_shard_list_set_fingerprint(out, commits->fingerprint);
     sqrl_listing_reset(&listing);

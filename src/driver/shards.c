@@ -44,6 +44,20 @@ int sqrl_shard_list_set_schema(struct sqrl_shard_list *list,
     return rc;
 }
 
+int sqrl_shard_list_set_chunks(struct sqrl_shard_list *list,
+                               const struct sqrl_shard_chunk *chunks, uint64_t count,
+                               struct sqrl_error *err) {
+    free(list->chunks);
+    list->chunk_count = 0;
+    list->chunks = sqrl_calloc(count + 1, sizeof *chunks, "chunks", err);
+    if (!list->chunks)
+        return SQRL_E_NO_MEMORY;
+    list->chunk_count = count;
+    if (count)
+        memcpy(list->chunks, chunks, count * sizeof *chunks);
+    return SQRL_OK;
+}
+
 void sqrl_shard_list_set_fingerprint(struct sqrl_shard_list *list, uint64_t fingerprint) {
     list->fingerprint = fingerprint;
     list->has_fingerprint = true;
@@ -53,6 +67,7 @@ void sqrl_shard_list_reset(struct sqrl_shard_list *list) {
     for (uint64_t i = 0; i < list->count; i++)
         free((char *)list->items[i].path);
     free(list->items);
+    free(list->chunks);
     sqrl_schema_reset(&list->schema);
     memset(list, 0, sizeof *list);
 }

@@ -35,6 +35,8 @@ struct sqrl_source {
     struct sqrl_settings settings; /* one allocation, owned */
     struct sqrl_shard *shards;
     uint64_t count;
+    struct sqrl_shard_chunk *chunks; /* or NULL */
+    uint64_t chunk_count;
     size_t prefix_size;
     uint64_t fingerprint;
     struct sqrl_lock lock;       /* all below */
@@ -263,6 +265,10 @@ int sqrl_source_new(const struct sqrl_driver_args *args,
     source->count = list->count;
     list->items = NULL;
     list->count = list->capacity = 0;
+    source->chunks = list->chunks;
+    source->chunk_count = list->chunk_count;
+    list->chunks = NULL;
+    list->chunk_count = 0;
     if (list->has_schema) {
         source->schema = list->schema;
         source->schema_state = SCHEMA_READ;
@@ -286,6 +292,7 @@ void sqrl_source_unref(struct sqrl_source *source) {
     for (uint64_t i = 0; i < source->count; i++)
         free((char *)source->shards[i].path);
     free(source->shards);
+    free(source->chunks);
     free((void *)source->settings.items);
     free(source->url);
     sqrl_schema_reset(&source->schema);
@@ -314,6 +321,12 @@ uint64_t sqrl_source_shards(const struct sqrl_source *source) {
 const struct sqrl_shard *sqrl_source_shard(const struct sqrl_source *source,
                                            uint64_t shard) {
     return shard < source->count ? &source->shards[shard] : NULL;
+}
+
+const struct sqrl_shard_chunk *sqrl_source_chunks(const struct sqrl_source *source,
+                                                  uint64_t *count) {
+    *count = source->chunk_count;
+    return source->chunks;
 }
 
 uint64_t sqrl_source_fingerprint(const struct sqrl_source *source) {

@@ -16,7 +16,8 @@
 #define SQRL_COMMIT_LIST "list"
 #define SQRL_COMMIT_ID_BYTES 40    /* "0018a1b2c3d4e5f6-0123456789abcdef" and NUL */
 #define SQRL_SHARD_PREFIX_BYTES 28 /* a random prefix and NUL */
-#define SQRL_CHUNK_BYTES (UINT64_C(64) << 20)
+/* What writers aim at, fine enough for windows of 64 MiB; 64 MiB is the most. */
+#define SQRL_CHUNK_BYTES (UINT64_C(4) << 20)
 
 /* --- names --- */
 /* A prefix for one pack run's shards that no other run has: 26 characters [0-9a-z], time

@@ -288,6 +288,34 @@ static void leave_window(struct sqrl_iterator *it) {
     a->window = NULL;
 }
 
+static void end_run(struct sqrl_iterator *it) {
+    struct sqrl_assign *a = &it->assign;
+    if (it->batch || !a->open[0] || a->open[0]->count < RUN_ROWS)
+        return;
+    int code = emit_run(it);
+    if (code)
+        end_with(a, code);
+}
+
+/* The same for a window that is dealt; behind damage some of its rows are not there. */
+static void step_hand(struct sqrl_iterator *it, uint32_t room) {
+    struct sqrl_assign *a = &it->assign;
+    uint64_t rows = sqrl_window_rows(a->window);
+    while (a->given < a->hand.give && !a->ended && a->emitted_count < room &&
+           a->emitted_bytes < STEP_BYTES) {
+        uint64_t at = sqrl_hand_next(&a->hand);
+        a->given++;
+        if (at >= rows)
+            continue;
+        uint32_t block = sqrl_window_find(a->window, at);
+        struct sqrl_loaded *from = a->window->block[block];
+        take_row(it, from, from->from + (uint32_t)(at - a->window->first[block]));
+        end_run(it);
+    }
+    if (a->given == a->hand.give || a->ended)
+        leave_window(it);
+}
+
 static void step_window(struct sqrl_iterator *it, uint32_t room) {
     struct sqrl_assign *a = &it->assign;
     uint64_t rows = sqrl_window_rows(a->window);
@@ -297,14 +325,36 @@ static void step_window(struct sqrl_iterator *it, uint32_t room) {
         uint32_t block = sqrl_window_find(a->window, at);
         struct sqrl_loaded *from = a->window->block[block];
         take_row(it, from, from->from + (uint32_t)(at - a->window->first[block]));
-        if (!it->batch && a->open[0] && a->open[0]->count == RUN_ROWS) {
-            int code = emit_run(it);
-            if (code)
-                end_with(a, code);
-        }
+        end_run(it);
     }
     if (a->position == rows || a->ended)
         leave_window(it);
+}
+
+static int short_of_samples(struct sqrl_error *err) {
+    return sqrl_error_set(err, SQRL_E_CORRUPT,
+                          "a shard has less samples than the data set's index says: run "
+                          "`squirrel verify`, and `squirrel index` to index the shards "
+                          "as they are");
+}
+
+/* The next of the consumer's hands. With distribute(steps=) the samples begin anew when
+ * they are through: then some of them must have come out. */
+static int take_hand(struct sqrl_iterator *it) {
+    struct sqrl_assign *a = &it->assign;
+    sqrl_hand_reset(&a->hand);
+    a->given = 0;
+    int code = sqrl_dealer_next(&a->dealer, &a->hand, &a->error);
+    if (code || a->hand.begin.pass == a->pass)
+        return code;
+    if (a->rows_passed == a->pass_rows)
+        return sqrl_error_set(
+            &a->error, SQRL_E_INVALID,
+            "distribute(steps=) can't be met: no sample of this rank and worker passes "
+            "the filters");
+    a->pass = a->hand.begin.pass;
+    a->pass_rows = a->rows_passed;
+    return SQRL_OK;
 }
 
 /* Begins to hand out the window that was collected, if it holds anything. */
@@ -315,6 +365,10 @@ static void begin_window(struct sqrl_iterator *it) {
     if (!window)
         return;
     int code = sqrl_window_seal(window, &a->error);
+    if (!code && it->deal)
+        code = take_hand(it);
+    if (!code && it->deal && !a->code && a->hand.rows != sqrl_window_rows(window))
+        code = short_of_samples(&a->error);
     if (code) {
         sqrl_window_unref(window);
         end_with(a, code);
@@ -322,6 +376,8 @@ static void begin_window(struct sqrl_iterator *it) {
     }
     a->window = window;
     a->position = 0;
+    if (it->deal)
+        return;
     sqrl_order_window(it->order, a->windows++, sqrl_window_rows(window), &a->permutation);
 }
 
@@ -338,6 +394,12 @@ static int add_to_window(struct sqrl_assign *a, struct sqrl_loaded *loaded) {
 static void take_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded) {
     struct sqrl_assign *a = &it->assign;
     bool rows = loaded->from < loaded->to || !loaded->code;
+    if (!it->windowed && rows && it->deal && a->given == a->hand.give) {
+        int code = take_hand(it);
+        if (code)
+            end_with(a, code);
+    }
+    a->given += !it->windowed && rows;
     if (!it->windowed && rows) { /* its error, if any, comes behind them */
         a->current = loaded;
         a->row = loaded->from;
@@ -359,10 +421,12 @@ static void take_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded) {
 /* The input is at its end. */
 static void take_end(struct sqrl_iterator *it) {
     struct sqrl_assign *a = &it->assign;
-    begin_window(it);
     if (it->order_failed)
         a->code =
             sqrl_error_set(&a->error, SQRL_E_NO_MEMORY, "no memory to run the stream");
+    if (it->order_short)
+        a->code = short_of_samples(&a->error);
+    begin_window(it);
     a->ended |= !a->window;
 }
 
@@ -489,6 +553,8 @@ void sqrl_assign_run(struct sqrl_iterator *it) {
         pthread_mutex_unlock(&it->lock);
         if (a->current && !a->ended)
             step_block(it, room);
+        else if (a->window && !a->ended && it->deal)
+            step_hand(it, room);
         else if (a->window && !a->ended)
             step_window(it, room);
         if (!a->current && !a->window && a->code)
@@ -526,6 +592,7 @@ void sqrl_assign_reset(struct sqrl_iterator *it) {
     sqrl_loaded_unref(a->current);
     sqrl_window_unref(a->window);
     sqrl_window_unref(a->next);
+    sqrl_hand_reset(&a->hand);
     free(a->open);
     free(a->op);
 }

@@ -345,6 +345,9 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
         free(it->filter[f].map);
     free(it->filter);
     sqrl_order_free(it->order);
+    sqrl_deal_walk_reset(&it->walk);
+    sqrl_share_reset(&it->share);
+    sqrl_deal_free(it->deal);
     sqrl_columns_free(it->columns);
     if (it->wants != it->filter_wants)
         sqrl_wants_free(it->wants);

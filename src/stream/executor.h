@@ -19,7 +19,7 @@
 
 #include "stream/columns/columns.h"
 #include "stream/columns/locate.h"
-#include "stream/order.h"
+#include "stream/deal.h"
 
 #define STRAND_ROOM 64u   /* blocks a strand may be ahead of its consumer */
 #define MAX_STRANDS 1024u /* live ones: most are finished and wait to be consumed */
@@ -105,6 +105,10 @@ struct sqrl_assign {
     uint64_t position;
     struct sqrl_window *next;  /* the one that is being collected */
     uint64_t windows;          /* begun so far */
+    struct sqrl_dealer dealer; /* dealt: instead of the permutation, the hand of this */
+    struct sqrl_hand hand;     /* window; `given` of its samples were judged */
+    uint64_t given;
+    uint64_t pass, pass_rows;  /* the pass it is in, and rows_passed where it began */
     struct sqrl_output **open; /* batches being collected, one a bucket; runs: [1] */
     uint32_t buckets;
     uint64_t numbered;               /* outputs (runs: samples) so far */
@@ -170,6 +174,7 @@ struct sqrl_iterator {
     uint32_t measure_want; /* length_field, or SQRL_NO_NODE */
     enum sqrl_order_kind kind;
     uint64_t seed, epoch;
+    uint64_t window_bytes;
     bool windowed; /* ASSIGN collects windows and hands out samples from all over them */
     uint64_t window_cut; /* bytes loaded that end a window, whatever the order foresaw */
 
@@ -179,10 +184,15 @@ struct sqrl_iterator {
     struct sqrl_worker *worker;
     unsigned workers;
     struct sqrl_worker *idle;
-    struct sqrl_order *order;
+    struct sqrl_order *order; /* or, dealt: */
+    struct sqrl_deal *deal;
+    struct sqrl_share share;
+    struct sqrl_deal_walk walk;
+    uint64_t shards;     /* the first ones of the source, that take part */
     uint64_t resume_row; /* samples of the first chunk that an earlier run has given */
     bool order_ended;
     bool order_failed; /* no memory for a strand: the end is an error */
+    bool order_short;  /* a chunk has less samples than its index says: the same */
     struct sqrl_strand *head, **tail, *load_from;
     uint32_t strands;
     uint32_t loading;             /* LOAD jobs under way */
@@ -227,6 +237,12 @@ static inline void sqrl_stat_add(uint64_t *counter, uint64_t add) {
 static inline uint64_t sqrl_stat_get(const uint64_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
+
+/* --- units.c --- */
+/* Counted chunks of about `want_bytes` of the shards that take part; free() them. */
+SQRL_CHECK int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *block_bytes,
+                                  uint64_t want_bytes, struct sqrl_unit **out,
+                                  uint64_t *count, struct sqrl_error *err);
 
 /* --- sequence.c --- */
 SQRL_CHECK int sqrl_sequence_open(struct sqrl_iterator *it,

@@ -78,8 +78,7 @@ static int compile_stage(struct sqrl_iterator *it, const struct sqrl_plan *p,
         it->seed = p->number;
         it->kind = p->window_bytes == SQRL_SINGLE_SAMPLES ? SQRL_ORDER_SAMPLES
                                                           : SQRL_ORDER_WINDOWS;
-        it->windowed = it->kind == SQRL_ORDER_WINDOWS;
-        it->window_cut = p->window_bytes;
+        it->window_bytes = p->window_bytes;
         return SQRL_OK;
     case SQRL_STAGE_PREFETCH:
         it->limit_bytes = p->number ? p->number : sqrl_budget_limit(it->context);
@@ -97,7 +96,7 @@ static int compile(struct sqrl_iterator *it, struct sqrl_error *err) {
     for (const struct sqrl_plan *p = it->plan; p; p = p->before)
         stages++;
     const struct sqrl_plan **chain = sqrl_malloc(stages * sizeof *chain, "plan", err);
-    it->assign.op = sqrl_calloc(stages, sizeof *it->assign.op, "plan", err);
+    it->assign.op = sqrl_calloc(stages + 1, sizeof *it->assign.op, "plan", err);
     it->filter = sqrl_calloc(stages, sizeof *it->filter, "plan", err);
     int code = chain && it->assign.op && it->filter ? SQRL_OK : SQRL_E_NO_MEMORY;
     size_t n = stages;
@@ -130,12 +129,26 @@ static bool takes_nothing(const struct sqrl_iterator *it) {
     return it->batch && !it->assign.batch_take;
 }
 
+/* distribute(steps=): that many items, behind all other stages. */
+static void limit_steps(struct sqrl_iterator *it) {
+    const struct sqrl_distribute_options *o = sqrl_plan_distribution(it->plan);
+    if (!o || !o->steps)
+        return;
+    if (it->batch)
+        it->assign.batch_take = SQRL_MIN(it->assign.batch_take, o->steps);
+    else
+        add_op(&it->assign, OP_TAKE, o->steps);
+}
+
 static int open_parts(struct sqrl_iterator *it, struct sqrl_error *err) {
     struct sqrl_assign *a = &it->assign;
     const struct sqrl_schema *schema;
     int code = compile(it, err);
     if (code)
         return code;
+    limit_steps(it);
+    it->windowed = it->kind == SQRL_ORDER_WINDOWS ||
+                   (it->plan->distributed && it->kind != SQRL_ORDER_SAMPLES);
     if (!it->batch)
         it->wants = it->filter_wants;
     it->check_names = !it->batch && sqrl_projection_may_clash(it->plan->names);
@@ -192,6 +205,8 @@ int sqrl_iterator_start(struct sqrl_plan *plan,
     it->context = sqrl_source_context(plan->source);
     if (options && options->size >= sizeof *options)
         it->epoch = options->epoch;
+    it->shards = sqrl_source_shards(it->source);
+    it->window_bytes = SQRL_DEFAULT_WINDOW_BYTES;
     it->measure_want = SQRL_NO_NODE;
     it->block_estimate = FIRST_BLOCK_BYTES;
     it->ratio_percent = 120;

@@ -15,8 +15,6 @@
 #define BLOCK_BYTES (UINT64_C(1) << 20) /* where a shard does not tell its size */
 #define FEISTEL_ROUNDS 6u
 
-enum purpose { PURPOSE_CHUNKS = 1, PURPOSE_WINDOW = 2, PURPOSE_SAMPLES = 3 };
-
 struct order_shard {
     uint64_t first_chunk;      /* of this shard, in the order they lie; SAMPLES: sample */
     uint32_t blocks_per_chunk; /* 0: one chunk, the whole shard */
@@ -36,11 +34,11 @@ struct sqrl_order {
     uint64_t *blocks;          /* [shards] */
 };
 
-static uint64_t derive_key(uint64_t seed, uint64_t epoch, uint64_t purpose,
-                           uint64_t number) {
+uint64_t sqrl_order_key(uint64_t seed, uint64_t epoch, enum sqrl_key_purpose purpose,
+                        uint64_t number) {
     uint64_t key = sqrl_mix64(seed ^ UINT64_C(0x5371756972726c21));
     key = sqrl_mix64(key ^ epoch);
-    key = sqrl_mix64(key ^ purpose);
+    key = sqrl_mix64(key ^ (uint64_t)purpose);
     return sqrl_mix64(key ^ number);
 }
 
@@ -154,11 +152,11 @@ int sqrl_order_new(const struct sqrl_order_args *args, struct sqrl_order **out,
         }
     }
     order->shard[args->count].first_chunk = order->chunks;
-    uint64_t purpose =
-        args->kind == SQRL_ORDER_SAMPLES ? PURPOSE_SAMPLES : PURPOSE_CHUNKS;
+    enum sqrl_key_purpose purpose =
+        args->kind == SQRL_ORDER_SAMPLES ? SQRL_KEY_SAMPLES : SQRL_KEY_CHUNKS;
     if (args->kind != SQRL_ORDER_AS_IT_LIES)
         sqrl_permutation_init(&order->permutation, order->chunks,
-                              derive_key(args->seed, args->epoch, purpose, 0));
+                              sqrl_order_key(args->seed, args->epoch, purpose, 0));
     *out = order;
     return SQRL_OK;
 }
@@ -262,6 +260,6 @@ void sqrl_order_seek(struct sqrl_order *order, uint64_t position) {
 
 void sqrl_order_window(const struct sqrl_order *order, uint64_t window, uint64_t n,
                        struct sqrl_permutation *out) {
-    sqrl_permutation_init(out, n,
-                          derive_key(order->seed, order->epoch, PURPOSE_WINDOW, window));
+    sqrl_permutation_init(
+        out, n, sqrl_order_key(order->seed, order->epoch, SQRL_KEY_WINDOW, window));
 }

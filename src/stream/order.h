@@ -34,6 +34,16 @@ struct sqrl_order_shard {
     uint64_t samples; /* or SQRL_UNKNOWN */
 };
 
+/* The keys of permutations: functions of seed, epoch, purpose and a number. */
+enum sqrl_key_purpose {
+    SQRL_KEY_CHUNKS = 1,
+    SQRL_KEY_WINDOW = 2,
+    SQRL_KEY_SAMPLES = 3,
+    SQRL_KEY_LANE = 4
+};
+uint64_t sqrl_order_key(uint64_t seed, uint64_t epoch, enum sqrl_key_purpose purpose,
+                        uint64_t number);
+
 enum sqrl_order_kind {
     SQRL_ORDER_AS_IT_LIES, /* shards and blocks as they lie, each shard one chunk */
     SQRL_ORDER_WINDOWS,    /* chunks permuted, samples within windows of them */

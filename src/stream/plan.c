@@ -1,5 +1,6 @@
 /* plan.c - the immutable chain of stages: building, counting, describing. */
 #include "stream/plan.h"
+#include "stream/deal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,9 +49,8 @@ int sqrl_plan_source(struct sqrl_source *source, struct sqrl_plan **out,
     return SQRL_OK;
 }
 
-/* A new stage behind `before`; NULL with an error. */
-static struct sqrl_plan *stage_new(struct sqrl_plan *before, enum sqrl_stage_kind kind,
-                                   struct sqrl_error *err) {
+struct sqrl_plan *sqrl_plan_stage(struct sqrl_plan *before, enum sqrl_stage_kind kind,
+                                  struct sqrl_error *err) {
     struct sqrl_plan *plan = sqrl_calloc(1, sizeof *plan, "plan", err);
     if (!plan)
         return NULL;
@@ -60,6 +60,7 @@ static struct sqrl_plan *stage_new(struct sqrl_plan *before, enum sqrl_stage_kin
     plan->source = before->source;
     plan->batched = before->batched;
     plan->shuffled = before->shuffled;
+    plan->distributed = before->distributed;
     plan->limited = before->limited;
     plan->filters = before->filters;
     plan->name_stages = before->name_stages;
@@ -84,7 +85,7 @@ int sqrl_plan_filter(struct sqrl_plan *plan, const char *expression,
         return sqrl_error_set(err, SQRL_E_LIMIT,
                               "more than %u filters; join them with 'and'",
                               SQRL_MAX_FILTERS);
-    struct sqrl_plan *next = stage_new(plan, SQRL_STAGE_FILTER, err);
+    struct sqrl_plan *next = sqrl_plan_stage(plan, SQRL_STAGE_FILTER, err);
     if (!next)
         return SQRL_E_NO_MEMORY;
     next->filters++;
@@ -109,7 +110,7 @@ static int names_stage(struct sqrl_plan *plan, enum sqrl_name_stage stage,
         return sqrl_error_set(err, SQRL_E_LIMIT,
                               "more than %u select, drop and rename stages",
                               SQRL_MAX_NAME_STAGES);
-    struct sqrl_plan *next = stage_new(plan, SQRL_STAGE_NAMES, err);
+    struct sqrl_plan *next = sqrl_plan_stage(plan, SQRL_STAGE_NAMES, err);
     if (!next)
         return SQRL_E_NO_MEMORY;
     next->name_stages++;
@@ -152,7 +153,7 @@ int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed, uint64_t window
     if (plan->shuffled)
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "shuffle_all stands twice in the plan");
-    struct sqrl_plan *next = stage_new(plan, SQRL_STAGE_SHUFFLE, err);
+    struct sqrl_plan *next = sqrl_plan_stage(plan, SQRL_STAGE_SHUFFLE, err);
     if (!next)
         return SQRL_E_NO_MEMORY;
     next->shuffled = true;
@@ -165,7 +166,7 @@ int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed, uint64_t window
 static int number_stage(struct sqrl_plan *plan, enum sqrl_stage_kind kind,
                         uint64_t number, struct sqrl_plan **out, struct sqrl_error *err) {
     *out = NULL;
-    struct sqrl_plan *next = stage_new(plan, kind, err);
+    struct sqrl_plan *next = sqrl_plan_stage(plan, kind, err);
     if (!next)
         return SQRL_E_NO_MEMORY;
     next->limited |= kind != SQRL_STAGE_PREFETCH;
@@ -258,7 +259,7 @@ int sqrl_plan_batch(struct sqrl_plan *plan, const struct sqrl_batch_options *opt
     if (!options || options->size < sizeof(size_t))
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "batch options are missing or their size is not set");
-    struct sqrl_plan *next = stage_new(plan, SQRL_STAGE_BATCH, err);
+    struct sqrl_plan *next = sqrl_plan_stage(plan, SQRL_STAGE_BATCH, err);
     if (!next)
         return SQRL_E_NO_MEMORY;
     next->batched = true;
@@ -307,6 +308,16 @@ int sqrl_plan_count(struct sqrl_plan *plan, uint64_t *out, struct sqrl_error *er
     if (!chain)
         return SQRL_E_NO_MEMORY;
     uint64_t n = sqrl_source_samples(plan->source);
+    const struct sqrl_distribute_options *distribution = sqrl_plan_distribution(plan);
+    struct sqrl_topology t;
+    int code = sqrl_plan_topology(distribution, &t, err);
+    if (!code && distribution && n != SQRL_UNKNOWN)
+        n = sqrl_deal_quota(n, t.world_size * t.workers, t.worker * t.world_size + t.rank,
+                            distribution->tail);
+    uint64_t steps = distribution ? distribution->steps : 0;
+    for (size_t i = 1; i < stages && steps; i++)
+        if (chain[i]->kind == SQRL_STAGE_TAKE)
+            steps = 0; /* it may end earlier */
     for (size_t i = 1; i < stages; i++) {
         const struct sqrl_plan *p = chain[i];
         if (p->kind == SQRL_STAGE_FILTER)
@@ -319,8 +330,10 @@ int sqrl_plan_count(struct sqrl_plan *plan, uint64_t *out, struct sqrl_error *er
             n = batches_of(n, &p->batching.options);
     }
     free(chain);
+    if (distribution && distribution->steps)
+        n = steps ? steps : SQRL_UNKNOWN;
     *out = n;
-    return SQRL_OK;
+    return code;
 }
 
 static void describe_names(const struct sqrl_projection *projection, FILE *to) {
@@ -352,6 +365,18 @@ static void describe_batch(const struct sqrl_batch_options *o, FILE *to) {
     fprintf(to, "%s)", o->drop_remainder ? ", drop_remainder=True" : "");
 }
 
+static void describe_distribution(const struct sqrl_distribute_options *o, FILE *to) {
+    static const char *const TAIL[] = {"pad", "drop", "uneven"};
+    fprintf(to, "distribute(");
+    if (o->steps)
+        fprintf(to, "steps=%llu", (unsigned long long)o->steps);
+    else
+        fprintf(to, "tail='%s'", TAIL[o->tail]);
+    if (o->like)
+        fprintf(to, ", like=%llu", (unsigned long long)o->like);
+    fputc(')', to);
+}
+
 static void describe_stage(const struct sqrl_plan *p, FILE *to) {
     unsigned long long n = p->number;
     switch (p->kind) {
@@ -371,6 +396,9 @@ static void describe_stage(const struct sqrl_plan *p, FILE *to) {
         else if (p->window_bytes != SQRL_DEFAULT_WINDOW_BYTES)
             fprintf(to, ", window=%llu", (unsigned long long)p->window_bytes);
         fputc(')', to);
+        break;
+    case SQRL_STAGE_DISTRIBUTE:
+        describe_distribution(&p->distribution, to);
         break;
     case SQRL_STAGE_TAKE:
         fprintf(to, "take(%llu)", n);

@@ -15,6 +15,7 @@ enum sqrl_stage_kind {
     SQRL_STAGE_FILTER,
     SQRL_STAGE_NAMES, /* select, drop, rename */
     SQRL_STAGE_SHUFFLE,
+    SQRL_STAGE_DISTRIBUTE,
     SQRL_STAGE_TAKE,
     SQRL_STAGE_SKIP,
     SQRL_STAGE_PREFETCH,
@@ -32,10 +33,11 @@ struct sqrl_batching {
 struct sqrl_plan {
     int refs;
     enum sqrl_stage_kind kind;
-    struct sqrl_plan *before;        /* NULL for the source */
-    struct sqrl_source *source;      /* borrowed from the source stage, which holds it */
-    bool batched, shuffled, limited; /* which stages stand at or before this one */
-    uint32_t filters, name_stages;   /* so far */
+    struct sqrl_plan *before;   /* NULL for the source */
+    struct sqrl_source *source; /* borrowed from the source stage, which holds it */
+    bool batched, shuffled, distributed,
+        limited;                         /* which stages stand at or before this one */
+    uint32_t filters, name_stages;       /* so far */
     const struct sqrl_projection *names; /* the nearest at or before this one, or NULL */
 
     struct sqrl_expression *expression; /* FILTER */
@@ -43,7 +45,18 @@ struct sqrl_plan {
     struct sqrl_projection *projection; /* NAMES */
     uint64_t number; /* TAKE, SKIP: samples; SHUFFLE: the seed; PREFETCH: bytes */
     uint64_t window_bytes;
-    struct sqrl_batching batching; /* BATCH */
+    struct sqrl_distribute_options distribution; /* DISTRIBUTE */
+    struct sqrl_batching batching;               /* BATCH */
 };
+
+/* A new stage behind `before`; NULL with an error. */
+struct sqrl_plan *sqrl_plan_stage(struct sqrl_plan *before, enum sqrl_stage_kind kind,
+                                  struct sqrl_error *err);
+/* The plan's distribute stage's options, or NULL. */
+const struct sqrl_distribute_options *
+sqrl_plan_distribution(const struct sqrl_plan *plan);
+/* The topology that counts for it; NULL: one consumer. */
+SQRL_CHECK int sqrl_plan_topology(const struct sqrl_distribute_options *stage,
+                                  struct sqrl_topology *out, struct sqrl_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* sequence.c - which chunks an iterator reads: what is known of the shards becomes an
  * order. */
 #include "stream/executor.h"
+#include "stream/plan.h"
 
 #include <stdlib.h>
 
@@ -10,6 +11,11 @@
 /* Sequential shards are read in parallel only as far as a later one may run ahead: up to
  * a whole shard. */
 #define AHEAD_BYTES_SEQUENTIAL (UINT64_C(96) << 20)
+#define UNITS_PER_WINDOW 16u
+#define MAX_UNIT_BYTES (UINT64_C(64) << 20)
+#define DEALT_BLOCK_BYTES                                                                \
+    (UINT64_C(5) << 18)                      /* of a block that does not tell its size   \
+                                              */
 #define MAX_KEPT_BYTES (UINT64_C(256) << 20) /* of windows, for the next ones */
 
 /* Nodes that a sample takes on the tape, from its schema. */
@@ -39,8 +45,8 @@ static int shard_facts(struct sqrl_iterator *it, uint64_t s, uint64_t nodes,
     bool wanted = it->kind == SQRL_ORDER_SAMPLES ? samples == SQRL_UNKNOWN
                                                  : shard->blocks == SQRL_UNKNOWN;
     *out = (struct sqrl_order_shard){shard->blocks, SQRL_UNKNOWN, samples};
-    if (it->kind != SQRL_ORDER_AS_IT_LIES && wanted && shard->format &&
-        shard->format->flags & SQRL_FORMAT_INDEXED) {
+    if ((it->kind != SQRL_ORDER_AS_IT_LIES || it->plan->distributed) && wanted &&
+        shard->format && shard->format->flags & SQRL_FORMAT_INDEXED) {
         struct sqrl_shard_reader *reader;
         int code = sqrl_shard_open(it->source, s, &reader, err);
         if (code)
@@ -89,9 +95,47 @@ static uint64_t default_ahead(const struct sqrl_iterator *it) {
     return AHEAD_BYTES + AHEAD_BYTES_PER_THREAD * sqrl_context_cpu_threads(it->context);
 }
 
+/* The consumer's share of the counted chunks. */
+static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *shards,
+                     struct sqrl_error *err) {
+    const struct sqrl_distribute_options *o = sqrl_plan_distribution(it->plan);
+    struct sqrl_topology t;
+    struct sqrl_deal_args args = {.kind = it->kind,
+                                  .seed = it->seed,
+                                  .epoch = it->epoch,
+                                  .window_bytes = it->window_bytes};
+    int code = sqrl_plan_topology(o, &t, err);
+    uint64_t *bytes = sqrl_calloc(it->shards + 1, sizeof *bytes, "order", err);
+    if (!code && !bytes)
+        code = SQRL_E_NO_MEMORY;
+    for (uint64_t s = 0; s < it->shards && !code; s++)
+        bytes[s] = shards[s].bytes == SQRL_UNKNOWN || shards[s].blocks == SQRL_UNKNOWN
+                       ? DEALT_BLOCK_BYTES
+                       : shards[s].bytes / SQRL_MAX(shards[s].blocks, 1u);
+    uint64_t want = it->kind == SQRL_ORDER_SAMPLES ? MAX_UNIT_BYTES
+                                                   : it->window_bytes / UNITS_PER_WINDOW;
+    if (!code)
+        code = sqrl_units_collect(it, bytes, SQRL_MIN(want, MAX_UNIT_BYTES), &args.units,
+                                  &args.count, err);
+    args.shard_bytes = bytes;
+    args.like = o->like ? o->like : t.world_size * t.workers;
+    if (!code)
+        code = sqrl_deal_new(&args, &it->deal, err);
+    if (!code)
+        code = sqrl_deal_share(it->deal, t.world_size * t.workers,
+                               t.worker * t.world_size + t.rank, o->tail, o->steps > 0,
+                               &it->share, err);
+    free(bytes);
+    if (code)
+        return code;
+    sqrl_deal_walk_init(&it->walk, it->deal, &it->share);
+    sqrl_dealer_init(&it->assign.dealer, it->deal, &it->share);
+    return SQRL_OK;
+}
+
 int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schema,
                        struct sqrl_error *err) {
-    uint64_t count = sqrl_source_shards(it->source), nodes = nodes_per_sample(schema);
+    uint64_t count = it->shards, nodes = nodes_per_sample(schema);
     struct sqrl_order_shard *shards =
         sqrl_calloc(count + 1, sizeof *shards, "order", err);
     int code = shards ? SQRL_OK : SQRL_E_NO_MEMORY;
@@ -102,7 +146,10 @@ int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schem
     }
     if (!it->limit_bytes)
         it->limit_bytes = default_ahead(it);
-    if (!code) {
+    it->window_cut = it->window_bytes;
+    if (!code && it->plan->distributed) {
+        code = open_deal(it, shards, err);
+    } else if (!code) {
         skip_shards(it, shards, count);
         struct sqrl_order_args args = {.shards = shards,
                                        .count = count,
@@ -115,7 +162,11 @@ int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schem
     if (it->windowed) {
         it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);
         sqrl_slab_keep(it->context, SQRL_MIN(3 * it->window_cut / 2, MAX_KEPT_BYTES));
-        it->window_cut *= sized ? 2 : 1; /* the estimate decides, unless it is far off */
+        if (it->deal)
+            it->window_cut = UINT64_MAX; /* windows end where they were planned to */
+        else
+            it->window_cut *=
+                sized ? 2 : 1; /* the estimate decides, unless it is far off */
     }
     free(shards);
     return code;

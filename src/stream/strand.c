@@ -70,7 +70,12 @@ static struct sqrl_strand *add_strand(struct sqrl_iterator *it) {
     struct sqrl_chunk chunk;
     if (it->order_ended || it->strands >= MAX_STRANDS)
         return NULL;
-    if (!sqrl_order_next(it->order, &chunk)) {
+    bool more;
+    if (!it->deal)
+        more = sqrl_order_next(it->order, &chunk);
+    else if (sqrl_deal_walk_next(&it->walk, &chunk, &more, NULL))
+        it->order_failed = true;
+    if (!more) {
         it->order_ended = true;
         return NULL;
     }
@@ -181,6 +186,11 @@ enum sqrl_take sqrl_strand_take(struct sqrl_iterator *it, struct sqrl_loaded **o
         struct sqrl_strand *s = it->head;
         if (complete(s)) {
             bool window_end = s->chunk.ends_window;
+            if (s->chunk.rows != SQRL_UNKNOWN &&
+                s->passed < s->chunk.first_row + s->chunk.rows) {
+                it->order_short = true;
+                return TAKE_END;
+            }
             drop_head(it);
             if (window_end)
                 return TAKE_WINDOW_END;

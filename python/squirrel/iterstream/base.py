@@ -89,7 +89,7 @@ class Composable:
         self.source: Any = source
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("shuffle_all", "prefetch"):
+        if name in ("shuffle_all", "distribute", "prefetch"):
             raise AttributeError(
                 f"{name}() works on native samples: put it in front of the first Python callable"
                 + ("; shuffle(size) works here" if name == "shuffle_all" else "")

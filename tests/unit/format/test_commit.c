@@ -312,9 +312,9 @@ static void test_hostile(void **state) {
 }
 
 static void test_chunks(void **state) {
-    /* 70 blocks of 2 MiB and one of 100 MiB: runs of 32, 32, 6 blocks, and the large one.
-     */
-    enum { BIG = 2 << 20 };
+    /* 70 blocks of 128 KiB and one of 100 MiB: runs of 32, 32, 6 blocks, and the large
+     * one. */
+    enum { BIG = 128 << 10 };
     uint8_t *data = calloc(1, (100u << 20) + 16);
     assert_non_null(data);
     struct samples s = {0};
