@@ -67,7 +67,12 @@ SQRL_API void sqrl_context_set_siblings(struct sqrl_context *context, unsigned p
 SQRL_API void sqrl_context_set_log(struct sqrl_context *context, sqrl_log_fn log,
                                    void *arg, enum sqrl_log_level level);
 
-/* One number the library counts, e.g. "slab.bytes_mapped", "budget.peak_bytes". */
+/* One number the library counts, over all iterators of the context: "bytes_read" and
+ * "reads" of files, "bytes_decoded" by decompression (0 where nothing is compressed),
+ * "blocks" loaded, "samples" and "batches" handed out, "wait_consumer_ns" in which the
+ * consumer waited for data, "load_ns" and "fill_ns" of all threads (filling is part of
+ * batches; without them it is 0), "retries"; and what is there now: "slab.bytes_mapped",
+ * "slab.bytes_idle", "budget.used_bytes", "budget.peak_bytes", "pool.threads". */
 struct sqrl_metric {
     const char *name; /* lives as long as the context */
     uint64_t value;

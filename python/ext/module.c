@@ -182,6 +182,22 @@ static PyObject *native_formats(PyObject *module, PyObject *unused) {
     return list;
 }
 
+static PyObject *native_file_systems(PyObject *module, PyObject *unused) {
+    struct sqrl_context *context = ext_context(state_of(module));
+    PyObject *list = context == NULL ? NULL : PyList_New(0);
+    const struct sqrl_fs_ops *fs;
+    for (size_t i = 0; list != NULL && (fs = sqrl_fs_registered(context, i)) != NULL;
+         i++) {
+        PyObject *item =
+            Py_BuildValue("{s:s,s:s,s:s,s:N}", "name", fs->name, "doc", fs->doc,
+                          "schemes", fs->schemes, "options", option_list(fs->options));
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
 static PyObject *native_drivers(PyObject *module, PyObject *unused) {
     struct sqrl_context *context = ext_context(state_of(module));
     PyObject *list = context == NULL ? NULL : PyList_New(0);
@@ -363,6 +379,9 @@ static PyMethodDef native_methods[] = {
      "formats($module, /)\n--\n\nThe built-in formats with their options."},
     {"drivers", native_drivers, METH_NOARGS,
      "drivers($module, /)\n--\n\nThe registered drivers with their options."},
+    {"file_systems", native_file_systems, METH_NOARGS,
+     "file_systems($module, /)\n--\n\n"
+     "The registered file systems with their URL schemes and options."},
     {"metrics", native_metrics, METH_NOARGS,
      "metrics($module, /)\n--\n\nThe default context's counters."},
     {"info", native_info, METH_NOARGS, "info($module, /)\n--\n\nVersion, CPU, threads."},

@@ -29,7 +29,7 @@ from squirrel._errors import (
     TruncatedError,
     UnsupportedError,
 )
-from squirrel._native import __version__, configure, drivers, formats, info, metrics
+from squirrel._native import __version__, configure, drivers, file_systems, formats, info, metrics
 from squirrel.stream import Stream, open
 
 TYPE_CHECKING = False
@@ -65,6 +65,7 @@ __all__ = [
     "__version__",
     "configure",
     "drivers",
+    "file_systems",
     "formats",
     "info",
     "metrics",

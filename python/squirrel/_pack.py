@@ -71,7 +71,7 @@ def pack(
         resume: with workers: continue a pack that was killed; its inputs must be the same. No
             input's samples are lost or written twice. A pack that was finished is not done
             again: its report comes back when the inputs are the same (texts, bytes, numbers,
-            paths, and tuples or lists of them).
+            paths, arrays, and tuples, lists or dicts of them).
         on_error: "raise" ends at the first input (or sample) that fails; "skip" leaves it out
             and lists it in the report.
         overwrite: replace what the destination holds.

@@ -153,8 +153,16 @@ def _told(items: list[Any]) -> bool:
     return all(
         isinstance(item, (str, bytes, int, float, type(None), os.PathLike))
         or (isinstance(item, (tuple, list)) and _told(list(item)))
+        or (isinstance(item, dict) and _told([*item, *item.values()]))
+        or _is_plain_array(item)
         for item in items
     )
+
+
+def _is_plain_array(item: Any) -> bool:
+    """A NumPy array or scalar without Python objects in it."""
+    dtype = getattr(item, "dtype", None)
+    return type(item).__module__ == "numpy" and dtype is not None and not dtype.hasobject
 
 
 def _fingerprint(items: list[Any]) -> str:
@@ -173,6 +181,11 @@ def _text(item: Any) -> str:
         return repr(os.fspath(item))
     if isinstance(item, (tuple, list)):
         return "(" + ",".join(_text(part) for part in item) + ")"
+    if isinstance(item, dict):
+        return "{" + ",".join(f"{_text(k)}:{_text(v)}" for k, v in item.items()) + "}"
+    if _is_plain_array(item):
+        digest = hashlib.blake2b(item.tobytes(), digest_size=16).hexdigest()
+        return f"{item.dtype.str}{item.dtype.descr if item.dtype.names else ''}{item.shape}:{digest}"
     return type(item).__qualname__
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import Any, overload
 
+    from squirrel.batch import Batch
     from squirrel.iterstream.base import Policy
 else:
 
@@ -311,7 +312,7 @@ class Stream(Composable):
         max_tokens: int | None = None,
         max_bytes: int | str | None = None,
         fields: Mapping[str, str] | None = None,
-    ) -> Stream:
+    ) -> BatchedStream:
         """Samples as columns: each item is a :class:`squirrel.Batch`, a dict of arrays [n, ...].
 
         Args:
@@ -342,7 +343,20 @@ class Stream(Composable):
             kw["max_bytes"] = _bytes(max_bytes)
         if fields is not None:
             kw["fields"] = dict(fields)
-        return self._then("batch", **kw)
+        return self._then("batch", **kw)  # type: ignore[return-value]
+
+
+if TYPE_CHECKING:
+
+    class BatchedStream(Stream):
+        """How type checkers see what batch() gives: a Stream whose items are Batch."""
+
+        def __iter__(self) -> Iterator[Batch]: ...
+        def iterator(self, copy: bool = True) -> _native.Batches: ...  # type: ignore[override]
+        def collect(self) -> list[Batch]: ...
+        def take(self, n: int | None) -> BatchedStream: ...
+        def skip(self, n: int) -> BatchedStream: ...
+        def prefetch(self, bytes: int | str) -> BatchedStream: ...
 
 
 def _restore(

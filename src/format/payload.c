@@ -147,6 +147,8 @@ int sqrl_payload_read(struct sqrl_payload *payload, uint8_t *out, size_t size,
     int rc = payload->codec ? read_coded(payload, out, size, got, cancel, err)
                             : read_plain(payload, out, size, got, cancel, err);
     payload->total += *got;
+    if (payload->codec)
+        sqrl_count(payload->context, SQRL_COUNT_BYTES_DECODED, *got);
     return rc;
 }
 

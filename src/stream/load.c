@@ -670,6 +670,7 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
     }
     settle(it, loaded, job->estimate);
     if (loaded) {
+        sqrl_count(it->context, SQRL_COUNT_BLOCKS, 1);
         sqrl_stat_add(&it->stat[STAT_LOAD].items, loaded->count);
         sqrl_stat_add(&it->stat[STAT_LOAD].bytes, loaded->bytes_held);
     }

@@ -107,6 +107,25 @@ def test_interrupted_pack_leaves_nothing(squirrel, many):
     assert sorted(files(squirrel.folder)) == before
 
 
+def test_a_second_signal_ends_at_once_and_leaves_what_can_be_swept(squirrel, packed, many):
+    """Nothing is committed; the temporaries that stay go with the next pack, like those of kill -9."""
+    process = squirrel.start("pack", *[many] * 20, "packed", "--append", "--samples-per-shard", 2000, "--level", 6)
+    with process:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not list(packed.glob(".*.sqrl*")):
+            time.sleep(0.005)
+        assert list(packed.glob(".*.sqrl*"))
+        process.send_signal(signal.SIGSTOP)  # so that both arrive before it can end by the first
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+            process.send_signal(signal_number)
+        process.wait(timeout=20)
+    assert process.returncode in (130, 143)
+    assert squirrel.rows("cat", "packed") == samples(2000)
+    squirrel("pack", "lines.jsonl", "packed", "--append", "-n", 1)
+    assert squirrel.rows("cat", "packed") == samples(2000) + samples(1)
+    assert [p.name for p in packed.iterdir() if p.name.startswith(".")] == []
+
+
 # --- killed ---
 def test_killed_pack_leaves_old_data_as_it_was(squirrel, packed, many):
     """kill -9 at any moment: whole old files, whole new ones, temporaries that the next pack sweeps."""

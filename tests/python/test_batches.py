@@ -188,8 +188,9 @@ def test_a_clash_between_rows_that_pass_the_filters(tmp_path: Path) -> None:
 
 
 def test_an_integer_that_widens_its_column_beyond_itself(tmp_path: Path) -> None:
-    text = told(packed(tmp_path, [{"a": -1}, {"a": 2**64 - 1}]))
-    assert "sample 1" in text and "since sample 1" not in text and "float64" in text
+    text = told(packed(tmp_path, [{"a": None}, {"a": -1}, {"a": 5}, {"a": 2**64 - 1}]))
+    assert "sample 3: " in text and "since sample 3" not in text and "is uint64" in text
+    assert "sample 1 of " in text and "has int64" in text  # both are named
 
 
 def test_too_many_and_too_long_names(tmp_path: Path) -> None:

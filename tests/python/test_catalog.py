@@ -295,6 +295,20 @@ def test_drivers(shared: Path) -> None:
     assert pickle.loads(pickle.dumps(driver)).url == str(shared / "messagepack")
 
 
+def test_storage_options_reach_a_file_system_that_has_some(tmp_path: Path, monkeypatch) -> None:
+    """Local files have none and ignore them; where there are some, the library gets them."""
+    from squirrel import _native
+    from squirrel.driver import JsonlDriver
+
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    local = JsonlDriver(f"file://{tmp_path}/a.jsonl", storage_options={"anon": True}, nan=False)
+    assert local.get_iter(storage_options={"b": 2}).collect() == [{"a": 1}]
+    here = [{"name": "local", "doc": "", "schemes": "file|", "options": [{"name": "anon"}]}]
+    monkeypatch.setattr(_native, "file_systems", lambda: here)
+    with pytest.raises(squirrel.ArgumentError, match='has no option "anon"'):
+        local.get_iter()
+
+
 def test_arguments_of_the_call_win_and_storage_options_are_joined(shared: Path) -> None:
     catalog = Catalog()
     catalog["x"] = Source("jsonl", {"url": "nowhere", "storage_options": {"a": 1, "b": 1}})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -162,6 +164,27 @@ def test_threads_share_an_iterator(images: Path) -> None:
     assert sorted(label for mine in seen for label in mine) == list(range(2000))
 
 
+def test_threads_share_a_shuffled_iterator(images: Path) -> None:
+    iterator = iter(squirrel.open(images).map(lambda s: s["label"]).shuffle(300, seed=1))
+    seen: list[int] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for label in iterator:
+                seen.append(label)
+                time.sleep(0)  # another thread's turn
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == [] and sorted(seen) == list(range(2000)) != seen
+
+
 def test_closing_from_another_thread_wakes_the_reader(images: Path) -> None:
     for batched in (False, True):
         stream = squirrel.open(images)
@@ -237,6 +260,33 @@ def test_info_and_tables() -> None:
     assert "codec" in {o["name"] for o in formats["sqrl"]["write_options"]}
     assert {"sqrl", "idx"} <= {d["name"] for d in squirrel.drivers()}
     assert all(isinstance(v, int) for v in squirrel.metrics().values())
+    systems = {s["name"]: s for s in squirrel.file_systems()}
+    assert set(systems["local"]["schemes"].split("|")) >= {"file", ""} and systems["local"]["options"] == []
+
+
+def test_metrics_count_what_was_done(tmp_path: Path) -> None:
+    rows = [{"i": i, "text": f"number {i}"} for i in range(20_000)]
+    payload = squirrel.pack(rows, tmp_path / "d", block_bytes=30_000).raw_bytes
+    blocks = -(-payload // 30_000)
+    squirrel.pack(rows, tmp_path / "a.jsonl.gz")
+    text = len(gzip.decompress((tmp_path / "a.jsonl.gz").read_bytes()))
+
+    def counted(work: Callable[[], object]) -> dict[str, int]:
+        before = squirrel.metrics()
+        work()
+        return {name: value - before[name] for name, value in squirrel.metrics().items()}
+
+    for batched in (False, True):
+        stream = squirrel.open(tmp_path / "d")
+        got = counted(lambda: list(stream.batch(1000) if batched else stream))
+        assert blocks <= got["blocks"] <= blocks + 2 and got["samples"] == 20_000
+        assert got["batches"] == 20 * batched
+        assert got["bytes_decoded"] == payload
+        assert 0 < got["bytes_read"] < payload and got["reads"] > 0
+        assert got["load_ns"] > 0 and (got["fill_ns"] > 0) == batched
+        got = counted(lambda: list(squirrel.open(tmp_path / "a.jsonl.gz")))
+        assert got["blocks"] in (text >> 20, (text >> 20) + 1)
+        assert got["samples"] == 20_000 and got["bytes_decoded"] >= text
 
 
 def test_threads_share_an_iterator_of_large_nested_samples(tmp_path: Path) -> None:

@@ -127,8 +127,9 @@ static void check_frame(const struct sqrl_codec_ops *codec, const uint8_t *frame
         assert_int_equal(back[raw_size + i], 0xEE);
     for (size_t i = 0; i < SQRL_COUNT_OF(steps); i++) {
         size_t got;
-        if (raw_size > 300000 && steps[i][0] == 7)
-            continue;
+        bool small = steps[i][0] == 7 || steps[i][1] == 333;
+        if (small && raw_size > (steps[i][0] ? 140000 : 1500000))
+            continue; /* a hundred thousand calls */
         memset(back, 0xDD, raw_size + 64);
         rc = contract_codec_stream(codec, frame, frame_size, steps[i][0], back,
                                    raw_size + 1, steps[i][1], &got, &err);
@@ -274,13 +275,13 @@ static void check_lengths(const struct sqrl_codec_ops *codec) {
 
 /* Cut at every byte: TRUNCATED as a stream, an error as a frame. */
 static void check_cut(const struct sqrl_codec_ops *codec, const uint8_t *frame,
-                      size_t cut, const uint8_t *raw, size_t n) {
+                      size_t cut, size_t steps, const uint8_t *raw, size_t n) {
     struct guarded part = guarded_new(cut), back = guarded_new(n);
     struct sqrl_error err = {0};
     size_t got;
     if (cut > 0)
         memcpy(part.data, frame, cut);
-    for (size_t step = 0; step < 3; step++) {
+    for (size_t step = 0; step < steps; step++) {
         int rc = contract_codec_stream(codec, part.data, cut, step, back.data, n, step,
                                        &got, &err);
         /* With the room used up the end of the input need not have been looked at. */
@@ -305,7 +306,8 @@ static void check_cuts(const struct sqrl_codec_ops *codec) {
                 codec->compress(codec->level_default, raw, n, out, bound, &size, NULL),
                 0);
             for (size_t cut = 0; cut<size; cut += size> 2000 && cut > 300 ? 97 : 1)
-                check_cut(codec, out, cut, raw, n);
+                /* Byte by byte only near the ends: each opens a decoder of 100 KB. */
+                check_cut(codec, out, cut, cut < 40 || cut + 20 > size ? 3 : 1, raw, n);
             free(raw);
             free(out);
         }

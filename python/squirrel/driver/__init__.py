@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from squirrel import _native
 from squirrel.stream import Stream, open
 
 TYPE_CHECKING = False
@@ -50,7 +51,7 @@ class NativeDriver(IterDriver):
     Args:
         url: file or directory.
         catalog: the catalog that the source stands in.
-        storage_options: for remote file systems; local files need none.
+        storage_options: options of the URL's file system; local files have none.
         **options: of the driver and its format, see :func:`squirrel.drivers`.
     """
 
@@ -72,7 +73,15 @@ class NativeDriver(IterDriver):
         Raises:
             NotFoundError: nothing is at the URL. FormatError: it is of another format.
         """
-        return open(self.url, driver=self.name, **{**self.options, **kwargs})
+        return open(self.url, driver=self.name, **self._settings(kwargs))
+
+    def _settings(self, more: dict[str, Any]) -> dict[str, Any]:
+        """All options by name: the library gives each to its owner, and refuses unknown ones.
+
+        A file system without any options ignores those for storage, as fsspec's local one does.
+        """
+        storage = {**self.storage_options, **(more.pop("storage_options", None) or {})}
+        return {**(storage if _has_options(self.url) else {}), **self.options, **more}
 
     def keys(self) -> Iterator[str]:
         """The shards: their names, without ".gz"."""
@@ -87,7 +96,7 @@ class NativeDriver(IterDriver):
         paths = self._paths()
         if key not in paths:
             raise KeyError(f"there is no shard {key!r} in {self.url}")
-        return open(paths[key], driver=self.name, **{**self.options, **kwargs})
+        return open(paths[key], driver=self.name, **self._settings(kwargs))
 
     def _paths(self) -> dict[str, str]:
         paths = [str(shard["path"]) for shard in self.get_iter().shards]
@@ -98,6 +107,14 @@ class NativeDriver(IterDriver):
     def __repr__(self) -> str:
         more = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"{type(self).__name__}({self.url!r}{more})"
+
+
+def _has_options(url: str) -> bool:
+    scheme, mark, _ = url.partition("://")
+    for system in _native.file_systems() if mark else ():
+        if scheme in system["schemes"].split("|"):
+            return bool(system["options"])
+    return False
 
 
 class SqrlDriver(NativeDriver):

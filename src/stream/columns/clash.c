@@ -86,39 +86,6 @@ static const char *remedy(const struct sqrl_column_plan *c, const struct sqrl_no
     return out;
 }
 
-int sqrl_column_clash(const struct sqrl_column_plan *c, struct sqrl_source *source,
-                      const struct sqrl_node *nodes, uint32_t node,
-                      const struct sqrl_place *place, struct sqrl_error *err) {
-    char value[100], type[100], advice[220];
-    if (node != SQRL_NO_NODE && nodes[node].type == SQRL_NULL)
-        node = SQRL_NO_NODE;
-    value_text(nodes, node, value, sizeof value);
-    column_text(c, type, sizeof type);
-    remedy(c, node == SQRL_NO_NODE ? NULL : &nodes[node], advice, sizeof advice);
-    const struct sqrl_shard *shard = sqrl_source_shard(source, c->first.shard);
-    const char *path = shard ? shard->path : "?";
-    size_t size = strlen(path);
-    char since[40] = "a sample";
-    if (c->first.sample != SQRL_UNKNOWN)
-        snprintf(since, sizeof since, "sample %llu", (unsigned long long)c->first.sample);
-    if (c->declared)
-        sqrl_error_set(err, SQRL_E_TYPE, "the value is %s, but %s was declared; %s",
-                       value, type, advice);
-    else if (c->first.shard == place->shard && c->first.sample == place->sample &&
-             c->first.sample != SQRL_UNKNOWN) /* it widened the column itself */
-        sqrl_error_set(err, SQRL_E_TYPE,
-                       "the value is %s, which %s can't hold exactly: the type that it "
-                       "and the values of other samples have in common; %s",
-                       value, type, advice);
-    else
-        sqrl_error_set(err, SQRL_E_TYPE,
-                       "the value is %s, but the column is %s since %s of %s%s; %s",
-                       value, type, since, size > 100 ? "..." : "",
-                       size > 100 ? path + size - 100 : path, advice);
-    sqrl_error_at(err, SQRL_E_TYPE, "field \"%.120s\"", c->name);
-    return sqrl_error_at_sample(err, SQRL_E_TYPE, source, place);
-}
-
 /* --- fields that are no column --- */
 
 /* The search for the two values of a field. */
@@ -129,7 +96,9 @@ struct search {
     const char *name;      /* in the batch */
     struct sqrl_field had; /* the type of all values so far */
     bool any;              /* there was one */
-    bool found;            /* the error is set */
+    const struct sqrl_place
+        *until; /* the sample to be told about; NULL: the first clash */
+    bool found; /* the error is set */
     struct sqrl_error *err;
 };
 
@@ -197,7 +166,10 @@ static void search_sample(struct search *s, const struct sqrl_block *block,
         struct sqrl_field both = s->had;
         sqrl_field_join(&both, &type, place);
         bool other = both.kind == SQRL_KIND_OTHER, differs = false;
-        for (uint32_t d = 0; s->any && !other && d < now->dims; d++)
+        if (s->until)
+            other = s->any && place.shard == s->until->shard &&
+                    place.sample == s->until->sample;
+        for (uint32_t d = 0; s->any && !other && !s->until && d < now->dims; d++)
             differs |= now->shape[d] != s->had.shape[d];
         if (other || (differs && s->field->kind == SQRL_KIND_RAGGED))
             report(
@@ -246,6 +218,56 @@ static void search_source(struct search *s) {
         }
         sqrl_shard_reader_unref(reader);
     }
+}
+
+/* A value that widened its column itself: the sample that had the type before. False:
+ * there is none, or it can't be read. */
+static bool tell_widening(const struct sqrl_column_plan *c, struct sqrl_source *source,
+                          const struct sqrl_place *place, struct sqrl_error *err) {
+    struct sqrl_field field = {.name = c->origin, .kind = c->kind, .dtype = c->dtype};
+    struct search s = {
+        .source = source, .field = &field, .name = c->name, .until = place, .err = err};
+    if (sqrl_path_parse(&s.path, c->origin, NULL) == SQRL_OK)
+        search_source(&s);
+    sqrl_path_reset(&s.path);
+    return s.found;
+}
+
+/* --- values that don't fit their column --- */
+
+int sqrl_column_clash(const struct sqrl_column_plan *c, struct sqrl_source *source,
+                      const struct sqrl_node *nodes, uint32_t node,
+                      const struct sqrl_place *place, struct sqrl_error *err) {
+    char value[100], type[100], advice[220];
+    if (node != SQRL_NO_NODE && nodes[node].type == SQRL_NULL)
+        node = SQRL_NO_NODE;
+    value_text(nodes, node, value, sizeof value);
+    column_text(c, type, sizeof type);
+    remedy(c, node == SQRL_NO_NODE ? NULL : &nodes[node], advice, sizeof advice);
+    const struct sqrl_shard *shard = sqrl_source_shard(source, c->first.shard);
+    const char *path = shard ? shard->path : "?";
+    size_t size = strlen(path);
+    char since[40] = "a sample";
+    if (c->first.sample != SQRL_UNKNOWN)
+        snprintf(since, sizeof since, "sample %llu", (unsigned long long)c->first.sample);
+    if (c->declared)
+        sqrl_error_set(err, SQRL_E_TYPE, "the value is %s, but %s was declared; %s",
+                       value, type, advice);
+    else if (c->first.shard == place->shard && c->first.sample == place->sample &&
+             c->first.sample != SQRL_UNKNOWN) {
+        if (tell_widening(c, source, place, err))
+            return SQRL_E_TYPE;
+        sqrl_error_set(err, SQRL_E_TYPE,
+                       "the value is %s, which %s can't hold exactly: the type that it "
+                       "and the values of other samples have in common; %s",
+                       value, type, advice);
+    } else
+        sqrl_error_set(err, SQRL_E_TYPE,
+                       "the value is %s, but the column is %s since %s of %s%s; %s",
+                       value, type, since, size > 100 ? "..." : "",
+                       size > 100 ? path + size - 100 : path, advice);
+    sqrl_error_at(err, SQRL_E_TYPE, "field \"%.120s\"", c->name);
+    return sqrl_error_at_sample(err, SQRL_E_TYPE, source, place);
 }
 
 int sqrl_field_clash(const struct sqrl_field *field, const char *name,
