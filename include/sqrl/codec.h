@@ -94,6 +94,14 @@ struct sqrl_codec_ops {
     /* Writes all bytes of the frame that are no content, in order, without gaps:
      * stored_size(raw_size) - raw_size bytes. What a reader compares the framing with. */
     void (*stored_framing)(uint64_t raw_size, uint8_t *out);
+
+    /* The quick way for a whole file in memory that is one frame or member; NULL: there
+     * is none that beats decode(). whole_size tells what its content must take (0: the
+     * bytes don't tell, or claim what they can't hold), whole unpacks exactly that.
+     * false: they are damaged, several members, or of another size; decode() says what is
+     * wrong. */
+    uint64_t (*whole_size)(const uint8_t *in, size_t in_size);
+    bool (*whole)(const uint8_t *in, size_t in_size, uint8_t *raw, size_t raw_size);
 };
 
 /* By name, NULL when it is not built in. The table is constant and lives for ever. */

@@ -27,6 +27,7 @@ enum sqrl_scratch {
     SQRL_SCRATCH_ISAL_INFLATE,
     SQRL_SCRATCH_ISAL_DEFLATE,
     SQRL_SCRATCH_ZLIB_INFLATE,
+    SQRL_SCRATCH_LIBDEFLATE,
     SQRL_SCRATCH_ZLIB_DEFLATE,
     SQRL_SCRATCHES
 };
@@ -69,6 +70,12 @@ uint32_t sqrl_zlib_crc32(uint32_t crc, const void *data, size_t size);
 extern const struct sqrl_deflate_engine sqrl_engine_isal;
 extern const char sqrl_isal_library[];
 uint32_t sqrl_isal_crc32(uint32_t crc, const void *data, size_t size);
+#endif
+
+#if SQRL_HAVE_LIBDEFLATE
+/* One whole member into exactly raw_size bytes; false when it is anything else. */
+bool sqrl_libdeflate_member(const uint8_t *in, size_t in_size, uint8_t *raw,
+                            size_t raw_size);
 #endif
 
 /* --- edge.c: streams of zstd and lz4 frames --- */

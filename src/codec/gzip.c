@@ -372,6 +372,26 @@ static bool gzip_sniff(const uint8_t *magic, size_t size) {
     return size >= 3 && magic[0] == 0x1F && magic[1] == 0x8B && magic[2] == 8;
 }
 
+/* --- whole files --- */
+
+#if SQRL_HAVE_LIBDEFLATE
+/* Deflate packs at most 1,032 bytes into one. A file of several members ends in the size
+ * of the last one alone, which mostly is less than the file's. */
+#define RATIO_MAX 1032u
+
+static uint64_t whole_size(const uint8_t *in, size_t in_size) {
+    if (in_size < HEADER_SIZE + TRAILER_SIZE || !gzip_sniff(in, in_size) ||
+        in[3] &
+            (FLAG_CRC | FLAG_RESERVED)) /* libdeflate doesn't check the header's CRC */
+        return 0;
+    uint64_t size = sqrl_load_le32(in + in_size - 4);
+    return size >= in_size / 2 && size / RATIO_MAX <= in_size ? size : 0;
+}
+#define WHOLE .whole_size = whole_size, .whole = sqrl_libdeflate_member,
+#else
+#define WHOLE
+#endif
+
 /* --- the tables --- */
 
 /* The calls of one ops table over one engine. */
@@ -399,7 +419,7 @@ static bool gzip_sniff(const uint8_t *magic, size_t size) {
         .decompress = engine_##_decompress, .sniff = gzip_sniff,                         \
         .decoder_size = sizeof(struct decoder), .decoder_open = engine_##_open,          \
         .decode = gzip_decode, .decoder_close = gzip_decoder_close, .library = library_, \
-        .stored_size = stored_size, .stored_piece = stored_piece,                        \
+        .stored_size = stored_size, .stored_piece = stored_piece, WHOLE                  \
     }
 
 GZIP_CALLS(zlib)

@@ -146,8 +146,14 @@ uint32_t sqrl_isal_crc32(uint32_t crc, const void *data, size_t size) {
     return size ? crc32_gzip_refl(crc, data, size) : crc;
 }
 
+#if SQRL_HAVE_LIBDEFLATE
+#define WITH_LIBDEFLATE " and libdeflate"
+#else
+#define WITH_LIBDEFLATE ""
+#endif
+
 const char sqrl_isal_library[] = "isa-l " TEXT(ISAL_MAJOR_VERSION) "." TEXT(
-    ISAL_MINOR_VERSION) "." TEXT(ISAL_PATCH_VERSION);
+    ISAL_MINOR_VERSION) "." TEXT(ISAL_PATCH_VERSION) WITH_LIBDEFLATE;
 const struct sqrl_deflate_engine sqrl_engine_isal = {
     .inflate_open = isal_open,
     .inflate_close = isal_close,

@@ -2,11 +2,16 @@
  *
  * A piece is a fresh buffer: blocks point into it and may outlive the reader. What a
  * piece leaves over (a sample that is cut by its end) is copied to the front of the next
- * one, so a sample's bytes are always in one run. */
+ * one, so a sample's bytes are always in one run.
+ *
+ * A compressed file of a few MiB is unpacked at once, where its codec has a quick way to
+ * do that: pieces are views into it then. Where that fails the bytes go on as a stream,
+ * which tells what is wrong with them. */
 #include <stdlib.h>
 
 #include "format/payload.h"
 
+enum { WHOLE_IN_BYTES = 8 << 20, WHOLE_OUT_BYTES = 32 << 20 };
 enum { IN_BYTES = 256 << 10, MAGIC_BYTES = 6, STATE_ALIGN = 64, GZIP_LEVEL = 3 };
 
 /* --- reading --- */
@@ -85,6 +90,7 @@ void sqrl_payload_close(struct sqrl_payload *payload) {
     free(payload->decoder);
     sqrl_buffer_unref(payload->in);
     sqrl_buffer_unref(payload->held);
+    sqrl_buffer_unref(payload->whole);
     memset(payload, 0, sizeof *payload);
 }
 
@@ -152,6 +158,79 @@ int sqrl_payload_read(struct sqrl_payload *payload, uint8_t *out, size_t size,
     return rc;
 }
 
+/* --- a whole file at once --- */
+/* Reads what is left of a small file behind what is there of it. */
+static int read_all(struct sqrl_payload *payload, const struct sqrl_cancel *cancel,
+                    struct sqrl_error *err) {
+    struct sqrl_codec_io *io = &payload->io;
+    size_t left = (size_t)(sqrl_file_size(payload->file) - payload->file_at), got = 0;
+    struct sqrl_buffer *all = NULL;
+    int rc = sqrl_buffer_new(payload->context, io->in_size + left, &all, err);
+    if (rc)
+        return rc;
+    memcpy(all->data, io->in, io->in_size);
+    rc = read_file(payload, all->data + io->in_size, left, &got, cancel, err);
+    io->in = all->data;
+    io->in_size += got;
+    sqrl_buffer_unref(payload->in);
+    payload->in = all;
+    return rc;
+}
+
+/* Before the first piece: sets payload->whole where that can be done. */
+static int try_whole(struct sqrl_payload *payload, const struct sqrl_cancel *cancel,
+                     struct sqrl_error *err) {
+    const struct sqrl_codec_ops *codec = payload->codec;
+    if (payload->total || payload->io.in_total || !codec || !codec->whole ||
+        sqrl_file_size(payload->file) > WHOLE_IN_BYTES)
+        return SQRL_OK;
+    if (!payload->io.in_end) {
+        int rc = read_all(payload, cancel, err);
+        if (rc)
+            return rc;
+    }
+    const struct sqrl_codec_io *io = &payload->io;
+    uint64_t size = codec->whole_size(io->in, io->in_size);
+    if (!size || size > WHOLE_OUT_BYTES)
+        return SQRL_OK;
+    struct sqrl_buffer *whole = NULL;
+    int rc = sqrl_buffer_new(payload->context, (size_t)size, &whole, err);
+    if (rc)
+        return rc;
+    whole->size = (size_t)size;
+    if (codec->whole(io->in, io->in_size, whole->data, whole->size)) {
+        payload->whole = whole;
+        sqrl_buffer_unref(payload->in);
+        payload->in = NULL;
+    } else {
+        sqrl_buffer_unref(whole);
+    }
+    return SQRL_OK;
+}
+
+static void release_whole(void *whole) {
+    sqrl_buffer_unref(whole);
+}
+
+/* whole[from, from + size), or up to its end. */
+static int view_from(struct sqrl_payload *payload, size_t from, size_t size,
+                     struct sqrl_buffer **out, struct sqrl_error *err) {
+    struct sqrl_buffer *whole = payload->whole;
+    size = SQRL_MIN(size, whole->size - from);
+    *out = NULL;
+    int rc = SQRL_OK;
+    if (size)
+        rc = sqrl_buffer_wrap(whole->data + from, size, release_whole,
+                              sqrl_buffer_ref(whole), out, err);
+    if (rc) {
+        sqrl_buffer_unref(whole);
+        return rc;
+    }
+    payload->total = from + size;
+    payload->end = payload->total == whole->size;
+    return SQRL_OK;
+}
+
 /* --- pieces --- */
 static int piece_from(struct sqrl_payload *payload, const uint8_t *old, size_t old_size,
                       size_t size, struct sqrl_buffer **out,
@@ -180,6 +259,10 @@ int sqrl_payload_piece(struct sqrl_payload *payload, size_t size,
                        struct sqrl_error *err) {
     const uint8_t *old = NULL;
     size_t old_size = 0;
+    *out = NULL;
+    int rc = try_whole(payload, cancel, err);
+    if (rc)
+        return rc;
     if (payload->held) {
         old = payload->held->data + payload->held_from;
         old_size = payload->held_end - payload->held_from;
@@ -187,7 +270,10 @@ int sqrl_payload_piece(struct sqrl_payload *payload, size_t size,
     /* Room for something new besides what is left over. */
     while (size < 2 * old_size)
         size *= 2;
-    int rc = piece_from(payload, old, old_size, size, out, cancel, err);
+    if (payload->whole)
+        rc = view_from(payload, (size_t)payload->total - old_size, size, out, err);
+    else
+        rc = piece_from(payload, old, old_size, size, out, cancel, err);
     if (*out || !rc) {
         sqrl_buffer_unref(payload->held);
         payload->held = NULL;
@@ -204,8 +290,11 @@ int sqrl_payload_grow(struct sqrl_payload *payload, struct sqrl_buffer **piece,
                               "one sample takes more than %zu bytes, which is the limit",
                               max);
     struct sqrl_buffer *grown = NULL;
-    int rc = piece_from(payload, old->data, old->size, SQRL_MIN(2 * old->capacity, max),
-                        &grown, cancel, err);
+    size_t size = SQRL_MIN(2 * old->capacity, max);
+    int rc =
+        payload->whole
+            ? view_from(payload, (size_t)payload->total - old->size, size, &grown, err)
+            : piece_from(payload, old->data, old->size, size, &grown, cancel, err);
     if (grown) {
         sqrl_buffer_unref(old);
         *piece = grown;

@@ -20,6 +20,9 @@ struct sqrl_payload {
     uint64_t file_at; /* of the next read */
     uint64_t total;   /* bytes given out so far */
     bool end;         /* all bytes were given out */
+    /* All of the content, unpacked at once by sqrl_payload_piece; NULL: it is a stream.
+     */
+    struct sqrl_buffer *whole;
     /* What the last piece left over, see sqrl_payload_keep. */
     struct sqrl_buffer *held;
     size_t held_from, held_end;

@@ -163,8 +163,8 @@ static int flush(struct sqrl_local_writer *w, struct sqrl_error *err) {
 }
 
 /* Whole buffers only, so that every write but the last begins and ends at a multiple of
- * 1 MiB. The page cache then holds the file in large folios, and whoever reads it while it
- * is warm copies at two to three times the rate (27 against 11 GB/s with ext4 on Linux
+ * 1 MiB. The page cache then holds the file in large folios, and whoever reads it while
+ * it is warm copies at two to three times the rate (27 against 11 GB/s with ext4 on Linux
  * 6.18). */
 int sqrl_local_writer_write(void *fs, void *writer, const uint8_t *data, size_t size,
                             struct sqrl_error *err) {

@@ -378,6 +378,46 @@ static void check_rows(const struct sqrl_codec_ops *codec) {
     free(out);
 }
 
+/* The quick way says the same as decode(), or no: a cut, flipped or doubled member is
+ * never taken for a whole one. */
+static void check_whole(const struct sqrl_codec_ops *codec) {
+    size_t n = 3000, bound = codec->bound(n), size;
+    uint8_t raw[3000], *out = malloc(2 * bound);
+    struct guarded back = guarded_new(n);
+    assert_non_null(out);
+    contract_codec_fill(raw, n, 1);
+    assert_int_equal(
+        codec->compress(codec->level_default, raw, n, out, bound, &size, NULL), 0);
+    struct guarded frame = guarded_new(size);
+    memcpy(frame.data, out, size);
+    assert_true(codec->whole_size(frame.data, size) == n);
+    assert_true(codec->whole(frame.data, size, back.data, n));
+    assert_memory_equal(back.data, raw, n);
+    assert_false(codec->whole(frame.data, size, back.data, n - 1));
+    for (size_t bit = 0; bit < size * 8; bit++) {
+        frame.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        if (codec->whole(frame.data, size, back.data, n)) /* a byte that is only a note */
+            assert_memory_equal(back.data, raw, n);
+        frame.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    guarded_free(frame);
+    for (size_t cut = 0; cut < size; cut++) {
+        struct guarded part = guarded_new(cut);
+        if (cut)
+            memcpy(part.data, out, cut);
+        (void)codec->whole_size(part.data, cut);
+        assert_false(codec->whole(part.data, cut, back.data, n));
+        guarded_free(part);
+    }
+    memcpy(out + size, out, size);
+    assert_false(codec->whole(out, 2 * size, back.data, n));
+    uint8_t claim[18] = {0x1F, 0x8B, 8, 0, 0, 0,    0,    0,   0,
+                         255,  3,    0, 0, 0, 0xFF, 0xFF, 0xFF};
+    assert_true(codec->whole_size(claim, sizeof claim) == 0); /* 16 MiB of 18 bytes */
+    guarded_free(back);
+    free(out);
+}
+
 static void check_names(const struct sqrl_codec_ops *codec) {
     assert_true(codec->size == sizeof(struct sqrl_codec_ops));
     assert_int_equal(codec->api, SQRL_CODEC_API);
@@ -427,4 +467,6 @@ void contract_codec(const struct sqrl_codec_ops *codec, bool framed) {
     check_cuts(codec);
     check_flips(codec);
     check_rows(codec);
+    if (codec->whole)
+        check_whole(codec);
 }
