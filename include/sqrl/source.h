@@ -91,6 +91,12 @@ SQRL_API const struct sqrl_driver_ops *sqrl_driver_at(struct sqrl_context *conte
 SQRL_CHECK int sqrl_open(struct sqrl_context *context, const char *url,
                          const struct sqrl_settings *settings, struct sqrl_source **out,
                          struct sqrl_error *err);
+/* The same within a file system of the caller's: `path` is a path of `fs`, `url` what the
+ * source and messages call it. Settings are those of the driver and its format. */
+SQRL_CHECK int sqrl_open_in(struct sqrl_context *context, struct sqrl_fs *fs,
+                            const char *url, const char *path,
+                            const struct sqrl_settings *settings,
+                            struct sqrl_source **out, struct sqrl_error *err);
 /* The settings that sqrl_open takes beside those of driver, format and file system;
  * NULL-ended. */
 SQRL_API const struct sqrl_option *sqrl_open_options(void);

@@ -144,7 +144,10 @@ static PyObject *array_of(struct ext_builder *builder, PyObject *descr,
 static PyObject *array_other(struct ext_builder *builder, const struct sqrl_node *nodes,
                              const struct sqrl_ndarray *view, const uint8_t *bytes,
                              struct sqrl_block *block) {
+    bool tuples = builder->tuples;
+    builder->tuples = false; /* a description's lists are np.dtype's, not the user's */
     PyObject *text = ext_build_node(builder, nodes, view->description, bytes, block);
+    builder->tuples = tuples;
     if (text == NULL)
         return NULL;
     PyObject *count = PyLong_FromUnsignedLongLong(view->data_bytes);
@@ -285,7 +288,8 @@ static int push(struct ext_stack *stack, PyObject *container, uint32_t left, boo
 
 /* Puts a value (stolen) into the top container; returns that when it is full now, else
  * NULL, with *failed set on an exception. */
-static PyObject *attach(struct ext_stack *stack, PyObject *value, bool *failed) {
+static PyObject *attach(struct ext_stack *stack, PyObject *value, bool tuples,
+                        bool *failed) {
     struct ext_frame *top = &stack->frames[stack->used - 1];
     int rc;
     if (top->map) {
@@ -294,6 +298,8 @@ static PyObject *attach(struct ext_stack *stack, PyObject *value, bool *failed) 
         rc = PyDict_SetItem(top->container, key, value);
         Py_DECREF(key);
         Py_DECREF(value);
+    } else if (tuples) {
+        rc = PyTuple_SetItem(top->container, (Py_ssize_t)top->at, value);
     } else {
         rc = PyList_SetItem(top->container, (Py_ssize_t)top->at, value);
     }
@@ -324,7 +330,9 @@ static int build_step(struct ext_builder *builder, struct ext_stack *stack,
         return *value == NULL ? -1 : 0;
     }
     bool map = n->type == SQRL_MAP;
-    *value = map ? PyDict_New() : PyList_New((Py_ssize_t)n->size);
+    *value = map               ? PyDict_New()
+             : builder->tuples ? PyTuple_New((Py_ssize_t)n->size)
+                               : PyList_New((Py_ssize_t)n->size);
     ++*node;
     if (*value == NULL)
         return -1;
@@ -344,7 +352,7 @@ static PyObject *build_with(struct ext_builder *builder, struct ext_stack *stack
         if (build_step(builder, stack, nodes, &node, bytes, block, &value) < 0)
             return NULL;
         while (value != NULL && stack->used > 0)
-            value = attach(stack, value, &failed);
+            value = attach(stack, value, builder->tuples, &failed);
         if (failed || value != NULL)
             return value;
         struct ext_frame *top = &stack->frames[stack->used - 1];

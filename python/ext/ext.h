@@ -2,8 +2,8 @@
  *
  * squirrel._native is one module with per-module state, heap types and no static Python
  * objects; it uses the limited API of Python 3.11 and only include/sqrl below it.
- * Wherever a call of the library may block, the GIL is released around it; no library
- * thread ever asks for the GIL.
+ * Wherever a call of the library may block, the GIL is released around it. Library
+ * threads ask for the GIL in remote.c alone, where a Python object does the reading.
  */
 #ifndef SQRL_EXT_H
 #define SQRL_EXT_H
@@ -65,6 +65,7 @@ struct ext_state {
     struct sqrl_context
         *context; /* the process's default context, made when first needed */
     struct ext_log *log;
+    struct ext_gate *gate;
     unsigned
         forks; /* raised in the child of each fork: iterators of the parent end there */
     struct ext_numpy numpy;
@@ -100,6 +101,17 @@ struct ext_log *ext_log_new(void);
 void ext_log_sink(void *arg, enum sqrl_log_level level, const char *line);
 void ext_log_drain(struct ext_state *state);
 void ext_log_stop(struct ext_log *log);
+
+/* --- Python's file systems (remote.c) --- */
+
+/* Keeps library threads from asking for the GIL once the interpreter ends. */
+struct ext_gate;
+struct ext_gate *ext_gate_new(void);
+void ext_gate_close(struct ext_gate *gate); /* waits for the calls under way */
+void ext_gate_forked(struct ext_gate *gate);
+/* A file system whose calls go to `files`, a squirrel._remote.Files; -1 with an
+ * exception. */
+int ext_remote_fs(struct ext_state *state, PyObject *files, struct sqrl_fs **out);
 
 /* --- settings: a dict of options as sqrl_settings --- */
 
@@ -174,6 +186,7 @@ struct ext_stack {
 struct ext_builder {
     struct ext_state *state;
     bool copy;         /* false: arrays are read-only views of the block */
+    bool tuples;       /* lists become tuples; set it behind ext_builder_init */
     bool catalog_keys; /* extensions of type SQRL_CATALOG_KEY_EXT are CatalogKeys */
     const struct sqrl_projection *projection;
     struct ext_key keys[EXT_KEYS]; /* direct-mapped cache of key objects */
@@ -204,12 +217,14 @@ int ext_encode_catalog(struct ext_state *state, struct sqrl_bytes *out, PyObject
 
 /* --- objects --- */
 
-PyObject *ext_source_new(struct ext_state *state,
-                         struct sqrl_source *source);                    /* steals */
-PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan); /* steals */
+/* Both steal. `tuples`: lists in samples become tuples. */
+PyObject *ext_source_new(struct ext_state *state, struct sqrl_source *source,
+                         bool tuples);
+PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan, bool tuples);
 struct sqrl_plan *ext_plan_get(PyObject *self);
 PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
-                           const struct sqrl_iterator_options *options, bool copy);
+                           const struct sqrl_iterator_options *options, bool copy,
+                           bool tuples);
 PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options);
 /* Owners of memory that arrays point into. */

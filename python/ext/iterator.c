@@ -213,11 +213,13 @@ static void run_drop(struct held_run *held) {
 }
 
 PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
-                           const struct sqrl_iterator_options *options, bool copy) {
+                           const struct sqrl_iterator_options *options, bool copy,
+                           bool tuples) {
     struct samples *self = (struct samples *)ext_alloc(state->type[EXT_SAMPLES]);
     if (self == NULL)
         return NULL;
     ext_builder_init(&self->builder, state, copy, sqrl_plan_projection(plan));
+    self->builder.tuples = tuples;
     if (core_open(state, &self->core, plan, options) < 0) {
         Py_DECREF(self);
         return NULL;

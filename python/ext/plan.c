@@ -5,14 +5,17 @@
 
 struct plan {
     PyObject_HEAD struct sqrl_plan *plan;
+    bool tuples;
 };
 
-PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan) {
+PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan, bool tuples) {
     struct plan *self = (struct plan *)ext_alloc(state->type[EXT_PLAN]);
-    if (self == NULL)
+    if (self == NULL) {
         sqrl_plan_unref(plan);
-    else
-        self->plan = plan;
+        return NULL;
+    }
+    self->plan = plan;
+    self->tuples = tuples;
     return (PyObject *)self;
 }
 
@@ -29,7 +32,8 @@ static void plan_dealloc(PyObject *self) {
 static PyObject *plan_result(PyObject *self, int rc, struct sqrl_plan **plan,
                              const struct sqrl_error *err) {
     struct ext_state *state = ext_state_of(self);
-    return rc != SQRL_OK ? ext_raise(state, err) : ext_plan_new(state, *plan);
+    return rc != SQRL_OK ? ext_raise(state, err)
+                         : ext_plan_new(state, *plan, ((struct plan *)self)->tuples);
 }
 
 static PyObject *plan_filter(PyObject *self, PyObject *arg) {
@@ -296,9 +300,9 @@ static PyObject *plan_iterate(PyObject *self, PyObject *args, PyObject *kwargs) 
         return NULL;
     options.epoch = epoch;
     ext_share_cores(state);
-    return sqrl_plan_is_batched(plan)
-               ? ext_batches_open(state, plan, &options)
-               : ext_samples_open(state, plan, &options, copy != 0);
+    return sqrl_plan_is_batched(plan) ? ext_batches_open(state, plan, &options)
+                                      : ext_samples_open(state, plan, &options, copy != 0,
+                                                         ((struct plan *)self)->tuples);
 }
 
 static PyObject *plan_arrow_stream(PyObject *self, PyObject *unused) {

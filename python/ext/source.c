@@ -3,14 +3,18 @@
 
 struct source {
     PyObject_HEAD struct sqrl_source *source;
+    bool tuples;
 };
 
-PyObject *ext_source_new(struct ext_state *state, struct sqrl_source *source) {
+PyObject *ext_source_new(struct ext_state *state, struct sqrl_source *source,
+                         bool tuples) {
     struct source *self = (struct source *)ext_alloc(state->type[EXT_SOURCE]);
-    if (self == NULL)
+    if (self == NULL) {
         sqrl_source_unref(source);
-    else
-        self->source = source;
+        return NULL;
+    }
+    self->source = source;
+    self->tuples = tuples;
     return (PyObject *)self;
 }
 
@@ -113,7 +117,7 @@ static PyObject *source_plan(PyObject *self, PyObject *unused) {
     struct sqrl_error err;
     if (sqrl_plan_source(source_get(self), &plan, &err) != SQRL_OK)
         return ext_raise(state, &err);
-    return ext_plan_new(state, plan);
+    return ext_plan_new(state, plan, ((struct source *)self)->tuples);
 }
 
 static PyGetSetDef source_getset[] = {

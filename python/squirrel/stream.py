@@ -70,6 +70,11 @@ class Stream(Composable):
         head, mark, _ = self.url.partition("#")
         if mark and head.endswith((".yaml", ".yml")) and not os.path.exists(self.url):
             return _native.open_catalog(self.url)
+        if "storage_options" in self.options or "://" in self.url:
+            from squirrel._remote import open_source
+
+            options = dict(self.options)
+            return open_source(self.url, options, options.pop("storage_options", None))
         return _native.open(self.url, self.options)
 
     def _build(self) -> _native.Plan:

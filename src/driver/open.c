@@ -176,46 +176,61 @@ static int list_shards(const struct sqrl_driver_args *args,
     return rc;
 }
 
+/* args: context, fs, url and path. */
+static int open_in(struct sqrl_driver_args *args, const struct sqrl_settings *settings,
+                   struct sqrl_source **out, struct sqrl_error *err) {
+    struct sqrl_settings own = {NULL, 0}; /* without the file system's */
+    const struct sqrl_driver_ops *driver = NULL;
+    struct sqrl_shard_list list = {.fs = NULL};
+    args->settings = &own;
+    char *prefix = sqrl_url_prefix(args->fs, args->url, args->path, err);
+    if (!prefix)
+        return SQRL_E_NO_MEMORY;
+    int rc = sqrl_fs_stat(args->fs, args->path, &args->stat, err);
+    if (rc == SQRL_E_NOT_FOUND)
+        rc = not_found(args->fs, args->path, err);
+    if (!rc)
+        rc = find_driver(args, sqrl_settings_text(settings, open_options, "driver"),
+                         &driver, err);
+    if (!rc)
+        rc = check_settings(driver, args->fs, settings, &own, err);
+    if (!rc) {
+        list = (struct sqrl_shard_list){.fs = args->fs, .prefix = prefix};
+        rc = list_shards(args, driver, &list, err);
+    }
+    if (!rc)
+        rc = sqrl_source_new(args, driver, &list, strlen(prefix), out, err);
+    if (rc)
+        sqrl_error_at_path(err, rc, args->url, args->path);
+    sqrl_shard_list_reset(&list);
+    free((void *)own.items);
+    free(prefix);
+    return rc;
+}
+
+static const struct sqrl_settings no_settings = {NULL, 0};
+
+int sqrl_open_in(struct sqrl_context *context, struct sqrl_fs *fs, const char *url,
+                 const char *path, const struct sqrl_settings *settings,
+                 struct sqrl_source **out, struct sqrl_error *err) {
+    struct sqrl_driver_args args = {
+        .context = context, .fs = fs, .url = url, .path = path};
+    *out = NULL;
+    return open_in(&args, settings ? settings : &no_settings, out, err);
+}
+
 int sqrl_open(struct sqrl_context *context, const char *url,
               const struct sqrl_settings *settings, struct sqrl_source **out,
               struct sqrl_error *err) {
+    struct sqrl_driver_args args = {.context = context, .url = url};
+    char *path = NULL;
     *out = NULL;
-    static const struct sqrl_settings none = {NULL, 0};
-    settings = settings ? settings : &none;
-    struct sqrl_settings own = none; /* without the file system's */
-    struct sqrl_driver_args args = {.context = context, .url = url, .settings = &own};
-    char *path = NULL, *prefix = NULL;
-    const struct sqrl_driver_ops *driver = NULL;
-    struct sqrl_shard_list list = {.fs = NULL};
+    settings = settings ? settings : &no_settings;
     int rc = sqrl_fs_for_settings(context, url, settings, &args.fs, &path, err);
     if (rc)
         return rc;
     args.path = path;
-    prefix = sqrl_url_prefix(args.fs, url, path, err);
-    if (!prefix) {
-        rc = SQRL_E_NO_MEMORY;
-        goto done;
-    }
-    rc = sqrl_fs_stat(args.fs, path, &args.stat, err);
-    if (rc == SQRL_E_NOT_FOUND)
-        rc = not_found(args.fs, path, err);
-    if (!rc)
-        rc = find_driver(&args, sqrl_settings_text(settings, open_options, "driver"),
-                         &driver, err);
-    if (!rc)
-        rc = check_settings(driver, args.fs, settings, &own, err);
-    if (rc)
-        goto done;
-    list = (struct sqrl_shard_list){.fs = args.fs, .prefix = prefix};
-    rc = list_shards(&args, driver, &list, err);
-    if (!rc)
-        rc = sqrl_source_new(&args, driver, &list, strlen(prefix), out, err);
-done:
-    if (rc)
-        sqrl_error_at_path(err, rc, url, path);
-    sqrl_shard_list_reset(&list);
-    free((void *)own.items);
-    free(prefix);
+    rc = open_in(&args, settings, out, err);
     free(path);
     sqrl_fs_unref(args.fs);
     return rc;

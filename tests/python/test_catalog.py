@@ -102,8 +102,8 @@ def test_what_is_missing_is_named() -> None:
         list(catalog["trian"])
     assert catalog.get("trian") is None and catalog.get("trian", 3) == 3
     assert 'did you mean "train"' in repr(catalog["trian"])
-    catalog["table"] = Source("csv")
-    with pytest.raises(ValueError, match="driver 'csv' is not known; there are sqrl, messagepack"):
+    catalog["table"] = Source("cvs")
+    with pytest.raises(ValueError, match="driver 'cvs' is not known; there are sqrl, messagepack"):
         catalog["table"].get_driver()
 
 
@@ -285,12 +285,10 @@ def test_drivers(shared: Path) -> None:
     assert [s["n"] for s in driver.get("s-000001")] == list(range(20, 40))
     assert len(list(JsonlDriver(str(shared / "jsonl")).get_iter())) == 50
     assert list(JsonlDriver(shared / "jsonl" / "s-000002.jsonl").keys()) == ["s-000002.jsonl"]
-    with pytest.raises(KeyError, match="no shard 'x'"):
+    with pytest.raises(FileNotFoundError, match="x.gz"):
         driver.get("x")
-    with pytest.raises(squirrel.FormatError, match="no file of format messagepack"):
+    with pytest.raises(squirrel.NotFoundError, match="holds no shards.*only s-000000.jsonl"):
         list(MessagepackDriver(shared / "jsonl").get_iter())
-    with pytest.raises(squirrel.ArgumentError, match="max_line"):
-        JsonlDriver(shared / "jsonl", max_lime=3).get_iter()
     assert driver_class("jsonl") is JsonlDriver
     assert pickle.loads(pickle.dumps(driver)).url == str(shared / "messagepack")
 

@@ -1,0 +1,1 @@
+"""Artifacts: files and objects under names and versions, kept in a directory or by Weights & Biases."""
