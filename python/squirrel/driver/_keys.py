@@ -3,74 +3,68 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 
-from squirrel.iterstream.base import Composable, Run, _Stage
+from squirrel.iterstream.base import Run
+from squirrel.iterstream.split import refusal, share, splitting_exception
+from squirrel.iterstream.stages import Shuffle, Stage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import random
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["SharedShuffle", "Shards"]
+__all__ = ["HookedShuffle", "Shards", "own_hooks"]
 
 
-class SharedShuffle(_Stage):
-    """An unseeded shuffle whose copies agree: in each pass, all workers of a process shuffle alike.
+class HookedShuffle(Shuffle):
+    """A shuffle of keys in front of the user's hooks, which may give each worker or rank its part.
 
-    If each worker shuffled for itself, the hooks that give each its part would divide different orders:
-    some keys would come twice and others never.
+    The splits of iterstream take care of themselves. A hook of the user's own tells nobody what it does, so the
+    workers of a DataLoader share one seed in any case, and ranks, which can't agree on one, are refused.
     """
 
-    def __init__(self, source: Composable, size: int, shuffling: dict[str, Any]) -> None:
-        super().__init__(source)
-        self.size = size
-        self.shuffling = {k: v for k, v in shuffling.items() if k not in ("seed", "rng")}
-        self.drawn = int.from_bytes(os.urandom(8), "little")  # goes with the copies that workers get
+    def __init__(
+        self, source: Any, size: int = 1000, *, initial: int = 100, rng: random.Random | None = None, seed: Any = None
+    ) -> None:
+        super().__init__(source, size, min(initial, size), rng, seed)
         self.passes = 0
-        self.call = f"shuffle({size})"
 
     def _start(self, run: Run) -> Iterator[Any]:
-        _refuse_ranks()
-        seed = f"{self.drawn}-{_epoch_of_loader()}-{self.passes}"
-        self.passes += 1
-        shuffled = self.source.shuffle(size=self.size, seed=seed, **self.shuffling)
-        return shuffled._start(run)  # type: ignore[no-any-return]
+        if self._unseeded() == "pass" and run.shared is None:
+            if _ranks() > 1:
+                raise splitting_exception()(refusal(self, "key_hooks"))
+            data = sys.modules.get("torch.utils.data")
+            worker = data.get_worker_info() if data is not None else None
+            if worker is not None:
+                share(run, worker, self.passes)
+                self.passes += 1
+        return super()._start(run)
 
 
-def _epoch_of_loader() -> int:
-    """What a DataLoader draws for each epoch and tells all its workers; 0 elsewhere."""
-    data = sys.modules.get("torch.utils.data")
-    info = data.get_worker_info() if data is not None else None
-    return 0 if info is None else int(info.seed) - int(info.id)
-
-
-def _refuse_ranks() -> None:
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
+def _ranks() -> int:
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return
-    ranks = distributed.get_world_size()
-    if ranks > 1:
-        from squirrel.framework.exceptions import PyTorchSplittingException
-
-        raise PyTorchSplittingException(
-            f"the keys are shuffled without a seed in front of key_hooks, in {ranks} ranks: each would shuffle for "
-            "itself, and samples would be lost and repeated. Give all ranks one seed, another one each epoch: "
-            'key_shuffle_kwargs={"seed": epoch}'
-        )
+        return 1
+    return int(distributed.get_world_size())
 
 
-class Shards(_Stage):
+class Shards(Stage):
     """The samples of one shard after another; errors name the shard and sample in use."""
 
-    call = "flatten()"
+    _call = "flatten()"
 
     def _start(self, run: Run) -> Iterator[Any]:
-        return self._guard(itertools.chain.from_iterable(self._shards(run)), run)
+        return itertools.chain.from_iterable(self._shards(run))
 
     def _shards(self, run: Run) -> Iterator[Any]:
         for shard in self._upstream(run):
             run.native = shard if hasattr(shard, "place") else None
             yield shard
+
+
+def own_hooks(hooks: list[Any]) -> bool:
+    """Whether a hook is the user's: all but iterstream's splits."""
+    modules = (getattr(getattr(hook, "func", hook), "__module__", None) or "" for hook in hooks)
+    return not all(module.startswith("squirrel.iterstream") for module in modules)

@@ -92,9 +92,10 @@ class MapDriver(IterDriver):
             key_shuffle_kwargs: arguments of ``shuffle`` for the keys: ``seed``, ``initial``, ``rng``.
             item_shuffle_kwargs: the same for the items.
 
-        Without a seed, the keys come in another order in each pass. With `key_hooks`, which may give each
-        worker its part, the workers of a PyTorch DataLoader share one order; ranks can't agree on one, so
-        that an unseeded shuffle in front of hooks is refused where there are several.
+        With a seed, ``set_epoch(n)`` of the stream gives each epoch an order of its own. Without one, the
+        keys come in another order in each pass; in front of `key_hooks`, which may give each worker its part,
+        the workers of a PyTorch DataLoader share that order. Ranks can't agree on one: there an unseeded
+        shuffle in front of hooks is refused.
         """
         keys: Any = keys_iterable
         if keys is None:  # asked for anew in each pass
@@ -102,13 +103,10 @@ class MapDriver(IterDriver):
         stream: Composable = keys if isinstance(keys, Composable) else IterableSource(keys)
         hooks = list(_hook_list(key_hooks))
         if shuffle_key_buffer > 1:
-            from squirrel.driver._keys import SharedShuffle
+            from squirrel.driver._keys import HookedShuffle, own_hooks
 
-            shuffling = key_shuffle_kwargs or {}
-            if hooks and shuffling.get("seed") is None and shuffling.get("rng") is None:
-                stream = SharedShuffle(stream, shuffle_key_buffer, shuffling)
-            else:
-                stream = stream.shuffle(size=shuffle_key_buffer, **shuffling)
+            shuffling = {"size": shuffle_key_buffer, **(key_shuffle_kwargs or {})}
+            stream = HookedShuffle(stream, **shuffling) if own_hooks(hooks) else stream.shuffle(**shuffling)
         for hook in hooks:
             stream = _apply(hook, stream)
         stream = self._fetch(stream, max_workers, prefetch_buffer, get_kwargs or {})
@@ -126,7 +124,7 @@ class MapDriver(IterDriver):
         if ahead < 1:
             raise ValueError(f"prefetch_buffer must be at least 1, not {ahead}; max_workers=1 gets nothing ahead")
         workers = min(ahead, _MOST_WORKERS) if max_workers is None else max_workers
-        return keys.parallel_map(self.get, workers=workers, lookahead=ahead, **get_kwargs)
+        return keys.async_map(self.get, ahead, workers, **get_kwargs)
 
 
 def _hook_list(hooks: Any) -> Iterable[Any]:

@@ -51,7 +51,8 @@ class SourceCombiner(MapDriver):
         return self._catalog[identifier][version]
 
     def _driver(self, subset: str) -> Any:
-        return self.get_source(subset).get_driver()
+        source: Any = self.get_source(subset)
+        return source.get_driver()
 
     def get_iter(self, subset: str | None = None, **kwargs: Any) -> Composable:
         """A stream of one source's samples or, by default, of all: one of each in turn, until all have ended.

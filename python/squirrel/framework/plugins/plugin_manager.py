@@ -46,8 +46,8 @@ class _PluginManager(pluggy.PluginManager):
         self.register(hookimpl, name="squirrel")
         self._loaded = False
 
-    @property
-    def hook(self) -> Any:  # type: ignore[misc,override]
+    @property  # type: ignore[misc]
+    def hook(self) -> Any:
         """The hooks, of all plug-ins."""
         self._load()
         return self._hooks
