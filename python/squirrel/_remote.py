@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Stat = tuple[int, int, bool, str]
 
-__all__ = ["Files", "is_local", "locate", "open_source", "own"]
+__all__ = ["Files", "is_local", "locate", "open_source", "own", "own_system"]
 
 _FIRST_BYTES = 256 * 1024  # the first window
 _WINDOW_BYTES = 4 << 20  # windows grow up to this; a file holds two of them
@@ -39,12 +39,22 @@ def own(fs: Any) -> Any:
     return fs
 
 
-def is_local(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
-    """Whether the library reads it itself, without fsspec."""
-    if storage_options:
-        return not set(storage_options) - {"auto_mkdir"} and is_local(url)
+def own_system(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """The library's own file system for a URL; None where fsspec reads: other schemes, chains, caches."""
+    if "::" in url or "protocol" in (storage_options or {}):
+        return None
     mark = url.find("://")
-    return "::" not in url and (mark < 0 or url[:mark] in ("file", "mem"))
+    scheme = url[:mark] if mark >= 0 else ""
+    for system in _native.file_systems():
+        if scheme in system["schemes"].split("|"):
+            return system
+    return None
+
+
+def is_local(url: str, storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Whether these are files of this machine, read without a cache."""
+    system = own_system(url, storage_options)
+    return system is not None and system["name"] == "local"
 
 
 def locate(url: str, storage_options: Mapping[str, Any] | None = None) -> tuple[Any, str]:
@@ -75,8 +85,11 @@ def open_source(
         fs: the file system, where it is there already.
         ahead: fetch the beginning of the file, in the same thread, before it is asked for.
     """
-    if fs is None and is_local(url, storage_options):
-        return _native.open(url, options)
+    system = own_system(url, storage_options) if fs is None else None
+    if system is not None:
+        # A file system without any options ignores those for storage, as fsspec's local one does.
+        settings = storage_options if storage_options and system["options"] else {}
+        return _native.open(url, {**settings, **options})
     path = url
     if fs is None:
         fs, path = locate(url, storage_options)

@@ -63,10 +63,11 @@ class FormatDriver(StoreDriver):
         """
         known = _option_names(self.name)
         options = {name: kwargs.pop(name) for name in list(kwargs) if name in known}
+        storage = {**self.storage_options, **(kwargs.pop("storage_options", None) or {})}
         chosen = {"keys_iterable", "key_hooks", "keys_kwargs", "get_kwargs"} & {k for k, v in kwargs.items() if v}
         shuffled = max(kwargs.get("shuffle_key_buffer", 1), kwargs.get("shuffle_item_buffer", 1)) > 1
         if flatten and not chosen and not shuffled and self._plain():
-            stream = self._stream(options)
+            stream = self._stream({**options, **({"storage_options": storage} if storage else {})})
             if stream is not None:
                 return stream
         if options:

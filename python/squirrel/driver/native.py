@@ -48,9 +48,8 @@ class NativeDriver(IterDriver):
         return self._open(self.url, kwargs)
 
     def _open(self, url: str, kwargs: dict[str, Any]) -> Stream:
-        options = {**self.options, **kwargs}
-        if self.storage_options:
-            options["storage_options"] = self.storage_options
+        storage = {**self.storage_options, **(kwargs.pop("storage_options", None) or {})}
+        options = {**self.options, **kwargs, **({"storage_options": storage} if storage else {})}
         return open(url, driver=self.name, **options)
 
     def keys(self) -> Iterator[str]:
