@@ -77,6 +77,11 @@ def read_b_batches(folder):
         yield {"text": batch.column("text").to_pylist()}
 
 
+def read_b_numpy_batches(folder):
+    """To NumPy, as its numpy format gives text."""
+    yield from _load(folder).with_format("numpy").iter(256)
+
+
 def pack_b(samples, folder):
     import datasets
 
