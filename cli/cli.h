@@ -58,7 +58,10 @@ struct cli_command {
 extern const struct cli_command *const cli_commands[]; /* ends with NULL */
 
 extern const struct cli_command cli_pack, cli_convert, cli_info, cli_ls, cli_head,
-    cli_cat, cli_verify, cli_index, cli_bench, cli_doctor, cli_completion;
+    cli_cat, cli_verify, cli_index, cli_bench, cli_doctor, cli_completion, cli_catalog;
+
+/* Prints a line for each source, or the JSON of all. */
+void cli_list_catalog(const struct cli_args *args, const struct sqrl_catalog *catalog);
 
 /* The value of an option, NULL when it was not given ("" for a flag that was). */
 const char *cli_value(const struct cli_args *args, const char *name);
@@ -85,7 +88,9 @@ void cli_print_command_help(const struct cli_args *args);
 int cli_fail(const struct cli_args *args, const struct sqrl_error *err);
 int cli_usage(const struct cli_args *args, const char *format, ...) SQRL_PRINTF(2, 3);
 
-/* Opens a URL, or what "catalog.yaml#name@version" names, with the settings given. */
+/* Whether it is "catalog.yaml#name@version" or "#name" of the default catalog. */
+bool cli_names_source(const char *url);
+/* Opens a URL, or what names a source in a catalog, with the settings given. */
 SQRL_CHECK int cli_open(const struct cli_args *args, const char *url,
                         struct sqrl_source **out, struct sqrl_error *err);
 /* The settings for one URL among the words: without those of other words' file systems.

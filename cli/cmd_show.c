@@ -90,36 +90,6 @@ const struct cli_command cli_cat = {"cat",
 
 /* --- ls --- */
 
-/* A source's "url" argument; *size is 0 where it has none. */
-static const char *url_of(const struct sqrl_catalog_source *source, size_t *size) {
-    uint32_t node = sqrl_map_find(source->kwargs, 0, source->bytes, "url", 3);
-    bool text = node != SQRL_NO_NODE && source->kwargs[node].type == SQRL_STRING;
-    *size = text ? source->kwargs[node].size : 0;
-    return text ? (const char *)source->bytes + source->kwargs[node].v.offset : "";
-}
-
-static void list_catalog(const struct cli_args *args,
-                         const struct sqrl_catalog *catalog) {
-    size_t count = sqrl_catalog_count(catalog), size;
-    struct sqrl_bytes report = {0};
-    struct sqrl_catalog_source source;
-    cli_put_array(&report, count);
-    for (uint64_t cursor = 0; sqrl_catalog_next(catalog, &cursor, &source);) {
-        const char *url = url_of(&source, &size);
-        cli_put_map(&report, 4);
-        cli_put_text(&report, "name", source.name);
-        cli_put_number(&report, "version", source.version);
-        cli_put_text(&report, "driver", source.driver_name);
-        cli_put_part(&report, "url", url, size);
-        if (!args->json)
-            printf("%s@%llu  %s  %.*s\n", source.name, (unsigned long long)source.version,
-                   source.driver_name, (int)size, url);
-    }
-    if (args->json)
-        cli_print_json(&report, stdout);
-    sqrl_bytes_reset(&report);
-}
-
 static void list_shards(const struct cli_args *args, struct sqrl_source *source) {
     uint64_t count = sqrl_source_shards(source);
     struct sqrl_bytes report = {0};
@@ -161,7 +131,7 @@ static int run_ls(struct cli_args *args) {
         if (code == SQRL_OK)
             code = sqrl_catalog_read_file(catalog, args->context, url, &err);
         if (code == SQRL_OK)
-            list_catalog(args, catalog);
+            cli_list_catalog(args, catalog);
         sqrl_catalog_free(catalog);
     } else {
         code = cli_open(args, url, &source, &err);

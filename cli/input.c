@@ -30,11 +30,16 @@ struct sqrl_settings cli_settings(const struct cli_args *args, const char *url,
     return (struct sqrl_settings){room, count};
 }
 
+bool cli_names_source(const char *url) {
+    return *url == '#' || strstr(url, ".yaml#") || strstr(url, ".yml#") ||
+           strstr(url, ".json#");
+}
+
 int cli_open(const struct cli_args *args, const char *url, struct sqrl_source **out,
              struct sqrl_error *err) {
     struct sqrl_setting room[MAX_OPTIONS];
     const struct sqrl_settings settings = cli_settings(args, url, room);
-    if (strstr(url, ".yaml#") || strstr(url, ".yml#"))
+    if (cli_names_source(url))
         return sqrl_catalog_open(args->context, url, &settings, out, err);
     return sqrl_open(args->context, url, &settings, out, err);
 }

@@ -167,8 +167,15 @@ SQRL_CHECK int sqrl_catalog_filter(const struct sqrl_catalog *catalog,
  * equal as in Python: 1, 1.0 and true. */
 SQRL_API bool sqrl_catalog_equal(const struct sqrl_catalog *a,
                                  const struct sqrl_catalog *b);
-SQRL_API bool sqrl_catalog_source_equal(const struct sqrl_catalog_source *a,
-                                        const struct sqrl_catalog_source *b);
+/* In what two sources differ, by that equality; names and versions do not count. 0: in
+ * nothing. */
+enum sqrl_catalog_difference {
+    SQRL_DIFFERS_DRIVER = 1,
+    SQRL_DIFFERS_KWARGS = 2,
+    SQRL_DIFFERS_METADATA = 4
+};
+SQRL_API unsigned sqrl_catalog_source_differs(const struct sqrl_catalog_source *a,
+                                              const struct sqrl_catalog_source *b);
 
 /* --- opening --- */
 /* Opens a source: its driver with its arguments as settings, `more` (may be NULL) behind
@@ -180,6 +187,18 @@ SQRL_CHECK int sqrl_catalog_source_open(struct sqrl_context *context,
                                         const struct sqrl_catalog_source *source,
                                         const struct sqrl_settings *more,
                                         struct sqrl_source **out, struct sqrl_error *err);
+/* Whether it could be opened as far as its description tells: the driver is known, its
+ * arguments are options of the driver with readable values. What only Python can open is
+ * SQRL_E_UNSUPPORTED. Nothing is looked for at the url. */
+SQRL_CHECK int sqrl_catalog_source_check(struct sqrl_context *context,
+                                         const struct sqrl_catalog_source *source,
+                                         struct sqrl_error *err);
+/* Finds what a reference names (see sqrl_catalog_open); the catalog is the caller's, and
+ * *source a view of it. */
+SQRL_CHECK int sqrl_catalog_refer(struct sqrl_context *context, const char *reference,
+                                  struct sqrl_catalog **catalog,
+                                  struct sqrl_catalog_source *source,
+                                  struct sqrl_error *err);
 /* Opens what "catalog.yaml#name" or "catalog.yaml#name@version" names; `more` as above.
  * The last # counts, and an @ only where digits (or -1) follow to the end. With nothing
  * in front of the #, the name is looked up in the default catalog. */

@@ -139,8 +139,9 @@ SQRL_CHECK int sqrl_msgpack_decode(struct sqrl_tape *tape, const uint8_t *bytes,
                                    struct sqrl_error *err);
 /* JSON: writes into `bytes` where a string has escapes. Behind the value only white space
  * is consumed; *offset then is the next non-space byte or `size`. Duplicate keys are
- * kept. NaN, Infinity and -Infinity are refused unless SQRL_JSON_NAN is in `flags`. */
-enum { SQRL_JSON_NAN = 1 };
+ * kept. NaN, Infinity and -Infinity are refused unless SQRL_JSON_NAN is in `flags`; with
+ * SQRL_JSON_NO_ARRAYS every object is a map, also one that looks like an array. */
+enum { SQRL_JSON_NAN = 1, SQRL_JSON_NO_ARRAYS = 2 };
 SQRL_CHECK int sqrl_json_decode(struct sqrl_tape *tape, uint8_t *bytes, size_t size,
                                 size_t *offset, unsigned flags,
                                 const struct sqrl_limits *limits, struct sqrl_error *err);

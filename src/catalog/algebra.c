@@ -1,5 +1,6 @@
 /* algebra.c - catalogs made from catalogs. Every result shares its values with the
  * catalogs it comes from. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "catalog/catalog.h"
@@ -15,9 +16,10 @@ static uint32_t twin(const struct sqrl_catalog *in, const struct sqrl_catalog *f
                : sqrl_catalog_item_index(in, found, from->item[item].version);
 }
 
-static bool differs(const struct sqrl_catalog *a, uint32_t i,
-                    const struct sqrl_catalog *b, uint32_t k) {
-    return !sqrl_catalog_value_equal(a->item[i].value, b->item[k].value);
+/* enum sqrl_catalog_difference; 0: in nothing. */
+static unsigned differs(const struct sqrl_catalog *a, uint32_t i,
+                        const struct sqrl_catalog *b, uint32_t k) {
+    return sqrl_catalog_value_differs(a->item[i].value, b->item[k].value);
 }
 
 /* What tells whether an item goes into the result: 0, 1, or an error's code. */
@@ -85,17 +87,33 @@ static int conflict_error(const struct sqrl_catalog *c, uint32_t item, const cha
     return STOP;
 }
 
+static int difference_error(const struct sqrl_catalog *c, uint32_t item,
+                            unsigned difference, const char *remedy,
+                            struct sqrl_error *err) {
+    char what[200];
+    static const char *const fields[] = {"driver_name", "driver_kwargs", "metadata"};
+    int at = snprintf(what, sizeof what, "differs between the catalogs (in");
+    for (unsigned i = 0, count = 0; i < SQRL_COUNT_OF(fields); i++)
+        if (difference & 1u << i)
+            at += snprintf(what + at, sizeof what - (size_t)at, "%s %s",
+                           count++ ? "," : "", fields[i]);
+    snprintf(what + at, sizeof what - (size_t)at, ")%s", remedy);
+    return conflict_error(c, item, what, err);
+}
+
 static int keep_theirs(void *arg, const struct sqrl_catalog *from, uint32_t item,
                        struct sqrl_error *err) {
     const struct pair *pair = arg;
     uint32_t ours = twin(pair->a, from, item);
     if (ours == SQRL_TABLE_NONE)
         return KEEP;
-    if (pair->conflict == SQRL_CONFLICT_ERROR && differs(pair->a, ours, from, item))
-        return conflict_error(from, item,
-                              "differs between the catalogs; say which one counts "
-                              "(ours or theirs), or give one of them another version",
-                              err);
+    unsigned difference =
+        pair->conflict == SQRL_CONFLICT_ERROR ? differs(pair->a, ours, from, item) : 0;
+    if (difference)
+        return difference_error(from, item, difference,
+                                "; say which one counts (ours or theirs), or give one of "
+                                "them another version",
+                                err);
     return pair->conflict == SQRL_CONFLICT_THEIRS ? KEEP : LEAVE;
 }
 
@@ -129,9 +147,8 @@ static int keep_common(void *arg, const struct sqrl_catalog *from, uint32_t item
     uint32_t other = twin(pair->b, from, item);
     if (other == SQRL_TABLE_NONE)
         return LEAVE;
-    if (differs(from, item, pair->b, other))
-        return conflict_error(from, item, "differs between the catalogs", err);
-    return KEEP;
+    unsigned difference = differs(from, item, pair->b, other);
+    return difference ? difference_error(from, item, difference, "", err) : KEEP;
 }
 
 int sqrl_catalog_intersection(const struct sqrl_catalog *a, const struct sqrl_catalog *b,

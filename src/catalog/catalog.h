@@ -63,8 +63,9 @@ SQRL_CHECK int sqrl_catalog_value_new(const char *driver, const uint8_t *kwargs,
                                       struct sqrl_catalog_value **out,
                                       struct sqrl_error *err);
 void sqrl_catalog_value_unref(struct sqrl_catalog_value *value);
-bool sqrl_catalog_value_equal(const struct sqrl_catalog_value *a,
-                              const struct sqrl_catalog_value *b);
+/* enum sqrl_catalog_difference; 0: in nothing. */
+unsigned sqrl_catalog_value_differs(const struct sqrl_catalog_value *a,
+                                    const struct sqrl_catalog_value *b);
 
 /* --- changing (edit.c) --- */
 /* Room for so many names and items more. */

@@ -1,6 +1,7 @@
 /* catalog_open.c - from a source's description to an open source.
  *
  * Arguments become settings: "url" is the place, every scalar else an option as text. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "catalog/catalog.h"
@@ -153,6 +154,34 @@ int sqrl_catalog_source_open(struct sqrl_context *context,
     return code ? sqrl_error_at(err, code, "source \"%.80s\"", source->name) : SQRL_OK;
 }
 
+int sqrl_catalog_source_check(struct sqrl_context *context,
+                              const struct sqrl_catalog_source *source,
+                              struct sqrl_error *err) {
+    struct arguments arguments = {0};
+    char who[80];
+    int code = check_driver(context, source->driver_name, err);
+    if (!code)
+        code = read_arguments(source, NULL, &arguments, err);
+    if (!code) {
+        const struct sqrl_driver_ops *driver =
+            sqrl_driver_by_name(context, our_driver(source->driver_name));
+        const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(context, arguments.url);
+        const struct sqrl_option *lists[5] = {sqrl_open_options()};
+        size_t count = 1;
+        if (driver->format && driver->format->options)
+            lists[count++] = driver->format->options;
+        if (driver->options)
+            lists[count++] = driver->options;
+        if (fs)
+            lists[count++] = fs->options;
+        struct sqrl_settings settings = {arguments.setting, arguments.count};
+        snprintf(who, sizeof who, "driver %s", driver->name);
+        code = sqrl_settings_check(&settings, lists, who, err);
+    }
+    reset_arguments(&arguments);
+    return code ? sqrl_error_at(err, code, "source \"%.80s\"", source->name) : SQRL_OK;
+}
+
 /* "name@12" and "name@-1" in place into name and version. */
 static int64_t split_version(char *name) {
     char *at = strrchr(name, '@');
@@ -166,12 +195,11 @@ static int64_t split_version(char *name) {
     return version;
 }
 
-int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
-                      const struct sqrl_settings *more, struct sqrl_source **out,
-                      struct sqrl_error *err) {
-    struct sqrl_catalog *catalog = NULL;
-    struct sqrl_catalog_source source;
-    *out = NULL;
+int sqrl_catalog_refer(struct sqrl_context *context, const char *reference,
+                       struct sqrl_catalog **catalog, struct sqrl_catalog_source *source,
+                       struct sqrl_error *err) {
+    *catalog = NULL;
+    *source = (struct sqrl_catalog_source){0};
     const char *hash = strrchr(reference, '#');
     if (!hash || !hash[1])
         return sqrl_error_set(err, SQRL_E_INVALID,
@@ -183,20 +211,40 @@ int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
     char *name = file ? sqrl_strdup(hash + 1, err) : NULL;
     int code = name ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!code)
-        code = *file ? sqrl_catalog_new(&catalog, err)
-                     : sqrl_catalog_default(context, &catalog, err);
+        code = *file ? sqrl_catalog_new(catalog, err)
+                     : sqrl_catalog_default(context, catalog, err);
     if (!code && *file)
-        code = sqrl_catalog_read_file(catalog, context, file, err);
+        code = sqrl_catalog_read_file(*catalog, context, file, err);
     if (!code) {
         int64_t version = split_version(name);
-        code = sqrl_catalog_find(catalog, name, version, &source, err);
-        if (!code)
-            code = sqrl_catalog_source_open(context, &source, more, out, err);
+        code = sqrl_catalog_find(*catalog, name, version, source, err);
         if (code)
             sqrl_error_at(err, code, "%s", *file ? file : "the default catalog");
     }
-    sqrl_catalog_free(catalog);
+    if (code) {
+        sqrl_catalog_free(*catalog);
+        *catalog = NULL;
+    }
     free(name);
     free(file);
+    return code;
+}
+
+int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
+                      const struct sqrl_settings *more, struct sqrl_source **out,
+                      struct sqrl_error *err) {
+    struct sqrl_catalog *catalog;
+    struct sqrl_catalog_source source;
+    *out = NULL;
+    int code = sqrl_catalog_refer(context, reference, &catalog, &source, err);
+    if (code)
+        return code;
+    code = sqrl_catalog_source_open(context, &source, more, out, err);
+    if (code) {
+        size_t size = (size_t)(strrchr(reference, '#') - reference);
+        sqrl_error_at(err, code, "%.*s", (int)(size ? size : 19),
+                      size ? reference : "the default catalog");
+    }
+    sqrl_catalog_free(catalog);
     return code;
 }

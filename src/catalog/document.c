@@ -134,6 +134,24 @@ static void clear_parts(struct parts *parts) {
     parts->kwargs.size = parts->metadata.size = 0;
 }
 
+/* A map that says what msgpack-numpy says of an array is one from then on, and could not
+ * be written again. */
+static int check_arrays(const struct sqrl_catalog *catalog, const char *name,
+                        uint64_t version, struct sqrl_error *err) {
+    struct sqrl_catalog_source source;
+    int code = sqrl_catalog_find(catalog, name, (int64_t)version, &source, err);
+    if (code)
+        return code;
+    const struct sqrl_node *map[] = {source.kwargs, source.metadata};
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; i < map[k]->v.next; i++)
+            if (map[k][i].type == SQRL_NDARRAY)
+                return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                                      "a map of nd, type, kind, shape and data means an "
+                                      "array; a catalog's file holds none");
+    return SQRL_OK;
+}
+
 static int read_source(struct sqrl_catalog *catalog, const struct sqrl_yaml *yaml,
                        uint32_t node, struct parts *parts, struct sqrl_error *err) {
     uint32_t value[FIELDS];
@@ -161,6 +179,8 @@ static int read_source(struct sqrl_catalog *catalog, const struct sqrl_yaml *yam
         catalog, parts->name, version, parts->driver,
         parts->kwargs.size ? parts->kwargs.data : NULL, parts->kwargs.size,
         parts->metadata.size ? parts->metadata.data : NULL, parts->metadata.size, err);
+    if (!code)
+        code = check_arrays(catalog, parts->name, version, err);
     if (code && yaml->mark)
         sqrl_error_at(err, code, "line %u", yaml->mark[node].line);
     return code;

@@ -132,13 +132,11 @@ int sqrl_catalog_json_write(struct sqrl_bytes *out, const struct sqrl_node *node
 }
 
 /* --- reading --- */
-/* No arrays, and no key twice. */
-static int check_values(const struct sqrl_yaml *doc, struct sqrl_error *err) {
+/* No key twice in a map. */
+static int check_keys(const struct sqrl_yaml *doc, struct sqrl_error *err) {
     const struct sqrl_node *nodes = doc->tape.nodes;
     for (uint32_t i = 0; i < doc->tape.count; i++) {
         uint32_t found, before;
-        if (nodes[i].type == SQRL_NDARRAY)
-            return sqrl_error_set(err, SQRL_E_UNSUPPORTED, "a catalog holds no arrays");
         if (nodes[i].type != SQRL_MAP)
             continue;
         int code = sqrl_keys_duplicate(nodes, i, sqrl_node_next(nodes, i), doc->text.data,
@@ -221,8 +219,8 @@ int sqrl_catalog_json_read(struct sqrl_yaml *out, const char *text, size_t size,
                               size, SQRL_YAML_MAX_BYTES);
     int code = sqrl_bytes_append(&out->text, text, size, err);
     if (!code) {
-        code = sqrl_json_decode(&out->tape, out->text.data, size, &offset, SQRL_JSON_NAN,
-                                &limits, err);
+        code = sqrl_json_decode(&out->tape, out->text.data, size, &offset,
+                                SQRL_JSON_NAN | SQRL_JSON_NO_ARRAYS, &limits, err);
         if (!code && offset != size)
             code = sqrl_error_set(err, SQRL_E_CORRUPT,
                                   "something stands behind the catalog");
@@ -230,7 +228,7 @@ int sqrl_catalog_json_read(struct sqrl_yaml *out, const char *text, size_t size,
             sqrl_error_at(err, code, "byte %zu", offset);
     }
     if (!code)
-        code = check_values(out, err);
+        code = check_keys(out, err);
     if (!code)
         code = fold_keys(out, err);
     if (code)

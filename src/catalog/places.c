@@ -247,7 +247,7 @@ static int name_conflict(const struct loading *loading, const struct loaded *add
         for (uint64_t cursor = 0; sqrl_catalog_next(added->catalog, &cursor, &a);)
             if (sqrl_catalog_find(loading->loaded[i].catalog, a.name, (int64_t)a.version,
                                   &b, NULL) == SQRL_OK &&
-                !sqrl_catalog_source_equal(&a, &b))
+                sqrl_catalog_source_differs(&a, &b))
                 return sqrl_error_set(
                     err, SQRL_E_EXISTS,
                     "version %llu of source \"%.60s\" is another in %.140s; give one of "

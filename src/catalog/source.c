@@ -188,11 +188,11 @@ static struct part metadata_of(const struct sqrl_catalog_source *s) {
         {s->metadata, s->bytes}, s->bytes + s->kwargs_size, s->metadata_size};
 }
 
-bool sqrl_catalog_source_equal(const struct sqrl_catalog_source *a,
-                               const struct sqrl_catalog_source *b) {
-    return strcmp(a->driver_name, b->driver_name) == 0 &&
-           same_part(kwargs_of(a), kwargs_of(b)) &&
-           same_part(metadata_of(a), metadata_of(b));
+unsigned sqrl_catalog_source_differs(const struct sqrl_catalog_source *a,
+                                     const struct sqrl_catalog_source *b) {
+    return (strcmp(a->driver_name, b->driver_name) ? SQRL_DIFFERS_DRIVER : 0u) |
+           (same_part(kwargs_of(a), kwargs_of(b)) ? 0u : SQRL_DIFFERS_KWARGS) |
+           (same_part(metadata_of(a), metadata_of(b)) ? 0u : SQRL_DIFFERS_METADATA);
 }
 
 static struct sqrl_catalog_source view(const struct sqrl_catalog_value *value) {
@@ -207,12 +207,12 @@ static struct sqrl_catalog_source view(const struct sqrl_catalog_value *value) {
     };
 }
 
-bool sqrl_catalog_value_equal(const struct sqrl_catalog_value *a,
-                              const struct sqrl_catalog_value *b) {
+unsigned sqrl_catalog_value_differs(const struct sqrl_catalog_value *a,
+                                    const struct sqrl_catalog_value *b) {
     if (a == b)
-        return true;
+        return 0;
     struct sqrl_catalog_source x = view(a), y = view(b);
-    return sqrl_catalog_source_equal(&x, &y);
+    return sqrl_catalog_source_differs(&x, &y);
 }
 
 void sqrl_catalog_view(const struct sqrl_catalog *catalog, uint32_t index,

@@ -441,6 +441,8 @@ ALWAYS_INLINE bool maybe_ndarray(const struct json *d, const struct cursor *c,
 /* Maps of the keys data, type and shape may be arrays. Sets d->code. */
 NOINLINE int try_ndarray(struct json *d, uint32_t map) {
     bool changed;
+    if (d->flags & SQRL_JSON_NO_ARRAYS)
+        return SQRL_OK;
     uint32_t chain = d->chain; /* without the strings of the map, whose nodes may go */
     while (chain != NO_NODE && chain > map)
         chain = chain_link(&d->tape->nodes[chain]);

@@ -292,6 +292,9 @@ static const struct {
     {"version: new\nsources: []", SQRL_E_CORRUPT, "line 1, column 10", "version"},
     {HEAD SOURCE("a", "  driver_kwarg: {}\n"), SQRL_E_CORRUPT, "line 7, column 3",
      "did you mean driver_kwargs?"},
+    {HEAD SOURCE("a", "  metadata: {v: {nd: true, type: \"<f4\", kind: \"\", shape: [1], "
+                      "data: abcd}}\n"),
+     SQRL_E_UNSUPPORTED, "line 4", "array"},
     {HEAD "- !YamlSource\n  driver_name: x\n", SQRL_E_CORRUPT, "line 4",
      "without identifier"},
     {HEAD "- !YamlSource\n  identifier: a\n", SQRL_E_CORRUPT, "line 4",
