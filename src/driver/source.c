@@ -8,6 +8,7 @@
  *
  * The cache is guarded by a lock that a fork may cut off at any point; a child forgets
  * its entries (their files stay open) and opens shards anew. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "driver/source.h"
@@ -95,6 +96,20 @@ int sqrl_error_at_path(struct sqrl_error *err, int code, const char *path,
     return sqrl_error_at(err, code, "%s", path);
 }
 
+/* A file that has become shorter since the source was opened was emptied, cut or written
+ * anew: what is left of it may well look whole. One that grew (a log) is read as it is.
+ */
+static int check_size(const struct sqrl_shard *item, const struct sqrl_file *file,
+                      struct sqrl_error *err) {
+    uint64_t now = sqrl_file_size(file), then = item->file_bytes;
+    if (now == SQRL_SIZE_UNKNOWN || then == SQRL_SIZE_UNKNOWN || now >= then)
+        return SQRL_OK;
+    return sqrl_error_set(err, SQRL_E_TRUNCATED,
+                          "the file has %llu bytes now, and had %llu when the source was "
+                          "opened: it was cut or rewritten meanwhile; open it again",
+                          (unsigned long long)now, (unsigned long long)then);
+}
+
 /* --- cores --- */
 static void core_unref(struct core *core) {
     if (!core || __atomic_sub_fetch(&core->refs, 1, __ATOMIC_ACQ_REL) != 0)
@@ -140,6 +155,8 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct core **o
     core->info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
     int rc =
         sqrl_file_open(source->fs, item->path + source->prefix_size, &core->file, err);
+    if (rc == SQRL_OK)
+        rc = check_size(item, core->file, err);
     if (rc)
         goto done;
     core->state = sqrl_calloc(1, SQRL_MAX(item->format->reader_size, 1u), "reader", err);
@@ -475,10 +492,14 @@ static int at_block(const struct sqrl_shard_reader *reader, uint64_t block, int 
         return code;
     const char *path = reader->source->shards[reader->core->shard].path;
     const char *inner = path + reader->source->prefix_size;
-    strip(err, path);
+    char label[40] = "";
+    if (block != SQRL_UNKNOWN)
+        snprintf(label, sizeof label, "block %llu", (unsigned long long)block);
+    strip(err, label); /* a format that names the block itself, */
+    strip(err, path);  /* and a file that names its path */
     strip(err, inner);
     if (code != SQRL_E_CANCELLED && block != SQRL_UNKNOWN)
-        sqrl_error_at(err, code, "block %llu", (unsigned long long)block);
+        sqrl_error_at(err, code, "%s", label);
     return sqrl_error_at(err, code, "%s", path);
 }
 

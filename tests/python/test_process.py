@@ -264,6 +264,37 @@ def test_info_and_tables() -> None:
     assert set(systems["local"]["schemes"].split("|")) >= {"file", ""} and systems["local"]["options"] == []
 
 
+@pytest.mark.parametrize("kind", ["sqrl", "messagepack", "jsonl", "jsonl.gz"])
+@pytest.mark.parametrize("act", ["cut", "emptied", "another", "removed"])
+def test_a_file_that_changes_while_it_is_read(tmp_path: Path, kind: str, act: str) -> None:
+    """One error names it; what came before is right; nothing ends early in silence."""
+    rows = [{"i": i, "pad": os.urandom(400).hex()} for i in range(40_000)]
+    single = kind.startswith("jsonl")
+    path = tmp_path / (f"a.{kind}" if single else "d")
+    squirrel.pack(rows, path, format=None if single else kind, samples_per_shard=None if single else 2000)
+    stream = squirrel.open(path)
+    victim = Path(stream.shards[-2 if not single else 0]["path"])
+    seen = []
+    with pytest.raises(squirrel.Error) as caught:
+        for sample in stream:
+            seen.append(sample["i"])
+            if len(seen) == 10 and act == "removed":
+                victim.unlink()
+            elif len(seen) == 10 and act == "another":
+                victim.unlink()
+                victim.write_bytes(bytes(50))
+            elif len(seen) == 10:
+                os.truncate(victim, victim.stat().st_size // 2 if act == "cut" else 0)
+        if single and act in ("removed", "another"):  # what is open stays
+            assert len(seen) == 40_000
+            raise squirrel.Error(victim.name)
+    text = str(caught.value)
+    assert seen == list(range(len(seen))) and (single or len(seen) == 36_000)
+    assert text.count(victim.name) == 1 and text.count("block ") <= 1
+    if act in ("cut", "emptied"):
+        assert "meanwhile" in text
+
+
 def test_metrics_count_what_was_done(tmp_path: Path) -> None:
     rows = [{"i": i, "text": f"number {i}"} for i in range(20_000)]
     payload = squirrel.pack(rows, tmp_path / "d", block_bytes=30_000).raw_bytes
