@@ -75,8 +75,8 @@ static int check_version(const struct sqrl_yaml *yaml, uint32_t node,
     const struct sqrl_node *n = &yaml->tape.nodes[node];
     char text[32] = "";
     unsigned major = 0, minor = 0;
-    if (n->type == SQRL_FLOAT)
-        snprintf(text, sizeof text, "%g", n->v.f);
+    if (n->type == SQRL_FLOAT && n->v.f >= 0 && n->v.f < 1e6)
+        snprintf(text, sizeof text, n->v.f == (unsigned)n->v.f ? "%.1f" : "%g", n->v.f);
     else if (n->type == SQRL_STRING)
         snprintf(text, sizeof text, "%.*s", (int)SQRL_MIN(n->size, 31u),
                  (const char *)yaml->text.data + n->v.offset);
