@@ -70,7 +70,7 @@ tools="meson>=1.3 ninja meson-python"
 case $purpose in
 demo) virtual_environment .venv $runtime $tools ;;
 *)
-    virtual_environment .venv $runtime $tools pytest hypothesis mypy msgpack msgpack-numpy pyarrow abi3audit build
+    virtual_environment .venv $runtime $tools pytest hypothesis mypy msgpack msgpack-numpy ruamel.yaml pyarrow abi3audit build
     # A CPU build, where the registry has one for this Python; tests that need it skip without.
     if [ ! -e .venv/.torch ]; then
         .venv/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' || true

@@ -172,7 +172,7 @@ class Plain(IterDriver):
     ({"storage_options": None}, {"storage_options": {"x": 1}}, {"storage_options": {"x": 1}}),
 ])  # fmt: skip
 def test_storage_options_only_where_they_were_given(given, more, want, monkeypatch) -> None:
-    monkeypatch.setattr("squirrel.catalog.catalog._driver_class", lambda name: {"plain": Plain}[name])
+    monkeypatch.setattr("squirrel.driver.driver_class", lambda name: {"plain": Plain}[name])
     catalog = one("plain", **given)
     driver = catalog["data"].get_driver(**more)
     assert driver.given == want and catalog["data"].driver_kwargs == given

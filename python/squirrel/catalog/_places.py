@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 
 from squirrel import _native
 from squirrel._errors import ExistsError
@@ -117,40 +116,22 @@ def subscribed() -> Iterator[tuple[str, _native.Catalog]]:
 # --- plug-ins ---
 
 
-def offers(hook: str) -> Iterator[tuple[str, Any]]:
-    """(name, what it gives) of each plug-in that has a hook, the first registered last.
-
-    One that fails is reported to ``logging.getLogger("squirrel")`` by its name and left out.
-    """
-    try:
-        module = import_module("squirrel.framework.plugins.plugin_manager")
-    except ModuleNotFoundError:  # pluggy is not installed: there can be no plug-ins
-        return
-    hooks = module.squirrel_plugin_manager.hook
-    for implementation in reversed(getattr(hooks, hook).get_hookimpls()):
-        try:
-            offered = implementation.function()
-        except Exception as error:
-            report(implementation.plugin_name, f"{hook} failed", error)
-        else:
-            yield implementation.plugin_name, offered
-
-
-def report(plugin: str, what: str, error: Exception) -> None:
-    import logging
-
-    logging.getLogger("squirrel").warning(
-        "plug-in %s: %s: %s: %s; it is left out", plugin, what, type(error).__name__, error
-    )
-
-
 def add_plugins(catalog: Catalog) -> None:
-    """Adds what plug-ins offer; one whose sources contradict what is there is left out."""
-    for plugin, pairs in offers("squirrel_sources"):
+    """Adds what plug-ins offer.
+
+    One that fails, or whose sources contradict what is there, is left out and named in the log.
+    """
+    from squirrel.framework.plugins.plugin_manager import squirrel_plugin_manager
+
+    for plugin, pairs in squirrel_plugin_manager.offers("squirrel_sources"):
         try:
             new = _new_sources(catalog, pairs)
         except Exception as error:
-            report(plugin, "its sources can't be added", error)
+            import logging
+
+            logging.getLogger("squirrel").warning(
+                "the sources of the plug-in %s are left out: %s: %s", plugin, type(error).__name__, error
+            )
             continue
         for key, source in new:
             catalog[key] = source

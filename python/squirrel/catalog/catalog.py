@@ -173,13 +173,15 @@ class CatalogSource(Source):
         Raises:
             ValueError: no driver has that name; the message lists those there are.
         """
+        from squirrel.driver import driver_class
+
         given = dict(self.driver_kwargs or {})
         if "storage_options" in given and "storage_options" in kwargs:
             kwargs["storage_options"] = {
                 **(given["storage_options"] or {}),
                 **(kwargs["storage_options"] or {}),
             }
-        return _driver_class(self.driver_name)(catalog=self._catalog, **{**given, **kwargs})
+        return driver_class(self.driver_name)(catalog=self._catalog, **{**given, **kwargs})
 
     def open(self, **options: Any) -> Any:
         """The source's samples: ``get_driver().get_iter(**options)``."""
@@ -191,16 +193,6 @@ _OF_CATALOG: dict[int, CatalogSource] = {}
 
 def _source_of(catalog: Catalog, key: CatalogKey) -> CatalogSource:
     return catalog[key]
-
-
-def _driver_class(name: str) -> Any:
-    from squirrel.driver import driver_class
-
-    for _, classes in _places.offers("squirrel_drivers"):
-        for known in classes:
-            if known.name == name:
-                return known
-    return driver_class(name)
 
 
 class DummyCatalogSource:

@@ -82,8 +82,8 @@ class _PluginManager(pluggy.PluginManager):
         self.failed[name] = f"{type(error).__name__}: {error}"
         logging.getLogger("squirrel").warning("the plug-in %s could not be loaded: %s", name, self.failed[name])
 
-    def gather(self, hook: str) -> Iterator[Any]:
-        """What each plug-in gives, the latest registered first; one that fails is noted and left out."""
+    def offers(self, hook: str) -> Iterator[tuple[str, list[Any]]]:
+        """(name, what it gives) of each plug-in, the latest registered first; one that fails is noted and left out."""
         for implementation in reversed(getattr(self.hook, hook).get_hookimpls()):
             if implementation.plugin_name in self.failed:
                 continue
@@ -92,6 +92,11 @@ class _PluginManager(pluggy.PluginManager):
             except Exception as error:
                 self.fail(implementation.plugin_name, error)
                 continue
+            yield implementation.plugin_name, found
+
+    def gather(self, hook: str) -> Iterator[Any]:
+        """What all plug-ins give, one after another."""
+        for _, found in self.offers(hook):
             yield from found
 
 
