@@ -3,8 +3,8 @@
 
     join_catalogs.py PROJECT.yaml [NAME[@VERSION]]
 
-The default catalog has what the user subscribed to (`squirrel catalog subscribe FILE`), what SQUIRREL_CATALOGS names, and
-what installed packages offer. Where the project has another idea of the same version, the project's counts.
+The default catalog has what the user subscribed to (`squirrel catalog subscribe FILE`), what SQUIRREL_CATALOGS
+names, and what installed packages offer. Where the project has another idea of the same version, the project's counts.
 """
 
 from __future__ import annotations

@@ -87,5 +87,7 @@ def test_objects_between() -> None:
     assert [(s.identifier, s.version) for s in between.sources] == [("first", 1), ("second", 4), ("second", 2)]
     assert all(isinstance(s, YamlSource) for s in between.sources)
     assert yamlcatalog2catalog(between) == read()
-    whole = yamlcatalog2catalog(YamlCatalog(sources=[YamlSource("a", "csv"), YamlSource("a", "x", {"k": 1}, 2, {"m": 1})]))
-    assert whole["a", 1].driver_name == "csv" and whole["a"].driver_kwargs == {"k": 1} and whole["a"].metadata == {"m": 1}
+    sources = [YamlSource("a", "csv"), YamlSource("a", "x", {"k": 1}, 2, {"m": 1})]
+    whole = yamlcatalog2catalog(YamlCatalog(sources=sources))
+    assert whole["a", 1].driver_name == "csv" and whole["a"].driver_kwargs == {"k": 1}
+    assert whole["a"].metadata == {"m": 1}

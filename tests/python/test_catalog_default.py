@@ -170,7 +170,7 @@ def test_packages_offer_sources(run) -> None:
     ("return [('no key', Source('x'))]", ""),
     ("return [(CatalogKey('x', 0), Source('x'))]", "versions are"),
     ("return [(CatalogKey('x', 1), 'no source')]", "holds Sources"),
-    ("return [(CatalogKey('new'), Source('x')), (CatalogKey('good', 1), Source('other'))]", "version 1 of source 'good'"),
+    ("return [(CatalogKey('new'), Source('x')), (CatalogKey('good', 1), Source('y'))]", "version 1 of source 'good'"),
     ("return [(CatalogKey('x', 1), Source('x'))] * 2", "twice"),
 ])  # fmt: skip
 def test_one_that_fails_is_named_and_left_out(run, body: str, why: str) -> None:

@@ -43,8 +43,8 @@ def test_equality_knows_the_driver() -> None:
 
 
 @pytest.mark.parametrize("use", [
-    lambda s: s.get_driver(), lambda s: s.metadata, lambda s: s.version, lambda s: s.versions, lambda s: s[1], lambda s: s[-1],
-    len, list, bool, lambda s: s == 3, lambda s: s.__delitem__(1), lambda s: s.anything,
+    lambda s: s.get_driver(), lambda s: s.metadata, lambda s: s.version, lambda s: s.versions, lambda s: s[1],
+    lambda s: s[-1], len, list, bool, lambda s: s == 3, lambda s: s.__delitem__(1), lambda s: s.anything,
 ])  # fmt: skip
 def test_a_placeholder_can_only_be_set(use) -> None:
     catalog = one()
