@@ -2,9 +2,10 @@
 
 The inputs are cut into tasks of consecutive inputs. A worker writes each task by a packer of its
 own, with a prefix of its own, uncommitted; when its shards are on disk, the parent notes the task
-in a journal (`_sqrl/pack.journal` in the destination) and syncs it. A task that is not in the
+in a journal (`_sqrl/pack-<run>.journal` in the destination) and syncs it. A task that is not in the
 journal did not happen: after a kill it is done again under another prefix, and whatever its first
-attempt left is never committed. At the end all prefixes of the journal are committed in the order
+attempt left is never committed. A journal is locked as long as its pack runs, so that packs into one
+destination at the same time leave each other alone, and a kill unlocks it. At the end all prefixes of the journal are committed in the order
 of the inputs, in one step, so the data set does not depend on the number of workers. With resume,
 the journal stays then as the record of the finished pack (`_sqrl/pack-<run>.done`): the same call
 again finds it and does nothing.
@@ -12,6 +13,7 @@ again finds it and does nothing.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import itertools
 import json
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-_JOURNAL = os.path.join("_sqrl", "pack.journal")
 _REPORT = ("samples", "shards", "raw_bytes", "file_bytes")
 _SAY_SECONDS = 0.2
+_SAME = ("inputs", "map", "layout", "first")  # what makes two calls the same pack
+_FIRST = 16  # inputs that tell packs of as many inputs from each other
+_LOCK_SECONDS = 2.0  # in which the workers of a killed pack have ended
 
 
 # --- the journal ---
@@ -44,15 +48,47 @@ _SAY_SECONDS = 0.2
 class _Journal:
     """Lines of JSON: a head, one line for each finished task, "commit" before the commit."""
 
-    def __init__(self, destination: str) -> None:
-        self.path = os.path.join(destination, _JOURNAL)
+    def __init__(self, path: str) -> None:
+        self.path = path
         self.head: dict[str, Any] = {}
         self.tasks: dict[int, dict[str, Any]] = {}
         self.committing = False
         self._file: Any = None
 
+    @classmethod
+    def new(cls, directory: str, head: dict[str, Any]) -> _Journal:
+        """Makes one, locked; others see it with its head only."""
+        folder = os.path.join(directory, "_sqrl")
+        os.makedirs(folder, exist_ok=True)
+        name = f"pack-{head['run']}.journal"
+        self = cls(os.path.join(folder, name))
+        hidden = os.path.join(folder, "." + name)
+        self._file = open(hidden, "ab")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.write(head)
+        os.rename(hidden, self.path)
+        return self
+
+    def lock(self) -> bool:
+        """Takes over what a killed pack left; False: its pack runs, or has just ended."""
+        try:
+            file = open(self.path, "r+b")  # "ab" would make one
+            file.seek(0, os.SEEK_END)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_ino == os.stat(self.path).st_ino:
+                self._file = file
+                return True
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        file.close()
+        return False
+
     def load(self) -> bool:
-        """Reads what a killed pack left; a torn last line is cut off."""
+        """Reads what a pack wrote; a torn last line is cut off."""
+        self.head, self.tasks, self.committing = {}, {}, False
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -69,9 +105,13 @@ class _Journal:
                 ) from None
         if not self.head:
             return False
-        if len(whole) < len(data):
+        if len(whole) < len(data) and self._file is not None:
             os.truncate(self.path, len(whole))
+            self._file.seek(len(whole))
         return True
+
+    def same_call(self, head: dict[str, Any]) -> bool:
+        return all(self.head[key] == head[key] for key in _SAME)
 
     def _take(self, entry: dict[str, Any]) -> None:
         if "squirrel_pack" in entry:
@@ -83,9 +123,6 @@ class _Journal:
 
     def write(self, entry: dict[str, Any]) -> None:
         """Appends one line and syncs it: what it says has happened then."""
-        if self._file is None:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
-            self._file = open(self.path, "ab")
         self._file.write(json.dumps(entry).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -97,16 +134,17 @@ class _Journal:
             self._file = None
 
     def remove(self) -> None:
+        try:
+            os.remove(self.path)  # before it is unlocked
+        except FileNotFoundError:
+            pass
         self.close()
-        if os.path.exists(self.path):
-            os.remove(self.path)
 
     def keep(self) -> None:
         """Becomes the record of a finished pack, where other inputs can be told from these."""
         if self.tasks and all(task.get("told") for task in self.tasks.values()):
+            os.replace(self.path, self.path.removesuffix(".journal") + ".done")
             self.close()
-            folder = os.path.dirname(self.path)
-            os.replace(self.path, os.path.join(folder, f"pack-{self.head['run']}.done"))
         else:
             self.remove()
 
@@ -134,8 +172,7 @@ def _finished(directory: str, head: dict[str, Any]) -> list[_Journal]:
     for name in names:
         if not (name.startswith("pack-") and name.endswith(".done")):
             continue
-        record = _Journal(directory)
-        record.path = os.path.join(folder, name)
+        record = _Journal(os.path.join(folder, name))
         try:
             whole = record.load()
         except StateError:
@@ -143,7 +180,7 @@ def _finished(directory: str, head: dict[str, Any]) -> list[_Journal]:
         wanted = {t["prefix"] for t in record.tasks.values() if t["shards"]}
         if not whole or not wanted <= prefixes:
             os.remove(record.path)
-        elif all(record.head[key] == head[key] for key in ("inputs", "map", "layout")):
+        elif record.same_call(head):
             records.append(record)
     return records
 
@@ -334,6 +371,14 @@ class _Pool:
         self.workers.clear()
 
 
+def _other_inputs(first: int, count: int, path: str) -> StateError:
+    return StateError(
+        f"inputs {first} to {first + count - 1} are not those of the pack that is to be resumed: give "
+        "the same inputs, or resume=False to start over",
+        where=path,
+    )
+
+
 class _Pack:
     """One parallel pack: tasks out, journal lines in."""
 
@@ -362,11 +407,7 @@ class _Pack:
                 yield number, first, items
                 continue
             if done["inputs"] != len(items) or done["fingerprint"] != _fingerprint(items):
-                raise StateError(
-                    f"inputs {first} to {first + len(items) - 1} are not those of the pack that "
-                    "is to be resumed: give the same inputs, or resume=False to start over",
-                    where=self.journal.path,
-                )
+                raise _other_inputs(first, len(items), self.journal.path)
             self.inputs_done += len(items)
             self.file_bytes += done["file_bytes"]
 
@@ -464,31 +505,86 @@ def _sweep(directory: str, run: str, keep: set[str]) -> None:
                 pass
 
 
-def _begin(
-    journal: _Journal, directory: str, head: dict[str, Any], resume: bool, replace: bool
-) -> None:
-    """Loads the journal of a killed pack, or starts one."""
-    found = journal.load()
-    if found and resume:
-        for name in ("inputs", "map", "layout"):
-            if journal.head[name] != head[name]:
+def _left_behind(directory: str, head: dict[str, Any] | None) -> list[_Journal]:
+    """Journals of packs that were killed, locked and loaded; those of running packs stay alone.
+
+    Raises:
+        StateError: a pack of the same call (`head`) is running.
+    """
+    folder = os.path.join(directory, "_sqrl")
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(".journal") and name[0] != "."]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found = []
+    for name in sorted(names):
+        journal = _Journal(os.path.join(folder, name))
+        locked = journal.lock()
+        whole = journal.load()
+        end = time.monotonic() + _LOCK_SECONDS
+        while whole and not locked and head is not None and journal.same_call(head):
+            if time.monotonic() > end:
                 raise StateError(
-                    f"the pack to be resumed had {name}={journal.head[name]!r}, this one has "
-                    f"{head[name]!r}: give the same, or resume=False to start over",
+                    "another process runs this pack just now: wait for it, or give resume=False "
+                    "to write the samples once more",
                     where=journal.path,
                 )
-        return
-    if found:
-        committed = {t["prefix"] for t in journal.tasks.values()} if journal.committing else set()
-        _sweep(directory, journal.head["run"], committed)
-        journal.remove()
-        journal.head, journal.tasks, journal.committing = {}, {}, False
-    if not replace and _holds_data(directory):
-        raise ExistsError(
-            "the destination holds data already: give overwrite=True or append=True",
-            where=directory,
-        )
-    journal.write(head)
+            time.sleep(0.02)
+            locked, whole = journal.lock(), journal.load()
+        if whole and locked:
+            found.append(journal)
+        else:
+            journal.close()
+    return found
+
+
+def _begin(directory: str, head: dict[str, Any], resume: bool, replace: bool) -> _Journal:
+    """The journal of a killed pack of the same call, or a new one."""
+    found = _left_behind(directory, head if resume else None)
+    try:
+        if resume and found:
+            same = next((journal for journal in found if journal.same_call(head)), None)
+            if same is not None:
+                found.remove(same)
+                return same
+            other = found[0]
+            name = next(key for key in _SAME if other.head[key] != head[key])
+            if name == "first":
+                raise _other_inputs(0, _FIRST, other.path)
+            raise StateError(
+                f"the pack to be resumed had {name}={other.head[name]!r}, this one has "
+                f"{head[name]!r}: give the same, or resume=False to start over",
+                where=other.path,
+            )
+        for journal in found:
+            done = {t["prefix"] for t in journal.tasks.values()} if journal.committing else set()
+            _sweep(directory, journal.head["run"], done)
+            journal.remove()
+        if not replace and _holds_data(directory):
+            raise ExistsError(
+                "the destination holds data already: give overwrite=True or append=True",
+                where=directory,
+            )
+        return _Journal.new(directory, head)
+    finally:
+        for journal in found:
+            journal.close()
+
+
+def _check_shards(directory: str, done: list[dict[str, Any]]) -> None:
+    """All shards that the journal tells of are there: a commit takes what it finds."""
+    count: dict[str, int] = {}
+    for name in os.listdir(directory):
+        prefix = name.rpartition("-")[0]
+        count[prefix] = count.get(prefix, 0) + 1
+    for task in done:
+        if count.get(task["prefix"], 0) != task["shards"]:
+            raise StateError(
+                f"of {task['shards']} shards {task['prefix']}-* that were written, "
+                f"{count.get(task['prefix'], 0)} are there: did something remove them? Pack again "
+                "with resume=False",
+                where=directory,
+            )
 
 
 def _commit(journal: _Journal, directory: str, overwrite: bool) -> None:
@@ -498,6 +594,7 @@ def _commit(journal: _Journal, directory: str, overwrite: bool) -> None:
         return
     again = journal.committing
     if not again:
+        _check_shards(directory, done)
         journal.write({"commit": True})
     try:
         _native.commit(directory, prefixes, overwrite, journal.head["layout"]["options"])
@@ -534,7 +631,9 @@ def pack_parallel(
     except TypeError:
         total = None
     per_task = inputs_per_task or (min(max(-(-total // 32), 1), 4096) if total else 256)
-    journal = _Journal(directory)
+    inputs = iter(source)
+    begin = list(itertools.islice(inputs, _FIRST))
+    inputs = itertools.chain(begin, inputs)
     head = {
         "squirrel_pack": 1,
         "run": os.urandom(8).hex(),
@@ -542,16 +641,18 @@ def pack_parallel(
         "per_task": per_task,
         "map": callable_name(function),
         "layout": layout,
+        "first": _fingerprint(begin),
     }
-    records = _finished(directory, head) if resume and not os.path.exists(journal.path) else []
+    records = _finished(directory, head) if resume else []
     if records:
-        source = list(source)
+        known = list(inputs)
+        inputs = iter(known)
         for record in records:
-            if record.same_inputs(source):
+            if record.same_inputs(known):
                 return make_report(*_sum_up(record))
-    _begin(journal, directory, head, resume, overwrite or append)
+    journal = _begin(directory, head, resume, overwrite or append)
     bar = Progress(progress, total, "inputs")
-    work = _Pack(source, journal, journal.head["per_task"], bar)
+    work = _Pack(inputs, journal, journal.head["per_task"], bar)
     setup = {
         "destination": directory,
         "layout": layout,

@@ -32,6 +32,10 @@ def count_of(item: object) -> dict[str, int]:
     return {"n": len(item)}  # type: ignore[arg-type]
 
 
+def count_up(n: int) -> dict[str, int]:
+    return {"n": n}
+
+
 def half_bad(n: int) -> list[object]:
     return [{"n": n}, {"n": {n} if n == 3 else n}]
 

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -101,19 +103,22 @@ if __name__ == "__main__":
 """
 
 
+def tasks_noted(folder: Path) -> int:
+    """In the one journal; -1 where there is none."""
+    return sum(j.read_text().count('"task"') for j in folder.glob("_sqrl/*.journal")) or -1
+
+
 def start_and_kill(script: Path, folder: Path, tasks: int) -> int:
     """Kills the parent when the journal holds more tasks than before; returns how many."""
     process = subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True)
-    journal = folder / "_sqrl" / "pack.journal"
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
-        lines = journal.read_text().count('"task"') if journal.exists() else 0
-        if lines >= tasks:
+        if tasks_noted(folder) >= tasks:
             break
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    return journal.read_text().count('"task"') if journal.exists() else -1
+    return tasks_noted(folder)
 
 
 def test_killed_and_started_again_it_continues(tmp_path: Path) -> None:
@@ -125,13 +130,59 @@ def test_killed_and_started_again_it_continues(tmp_path: Path) -> None:
     assert not list(folder.glob("_sqrl/*.idx"))  # nothing is committed
     second = start_and_kill(script, folder, first + 3)
     assert first < second < 20
-    with open(folder / "_sqrl" / "pack.journal", "a") as journal:
+    (path,) = folder.glob("_sqrl/*.journal")
+    with open(path, "a") as journal:
         journal.write('{"task": 99, "inp')  # torn by the kill
     done = subprocess.run([sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and done.stdout == "finished\n", done.stderr
     assert content(folder) == pack_jobs.wanted(200)
     time.sleep(0.3)  # workers of the killed parents notice and end
     assert leftovers(folder) == []
+
+
+def test_packs_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
+    """Each begins in the middle of the others; one of them twice, by the same call."""
+    folder = tmp_path / "d"
+    code = """
+    import sys
+    sys.path.insert(0, {tests!r})
+    import squirrel, pack_jobs
+    if __name__ == "__main__":
+        first = int(sys.argv[2])
+        inputs = range(first, first + 200)
+        squirrel.pack(inputs, sys.argv[1], map=pack_jobs.make_slowly, workers=1, append=True, inputs_per_task=10,
+                      resume=len(sys.argv) > 3)
+    """
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(code).format(tests=str(Path(__file__).parent)))
+    started = []
+    for number, more in ((0, ()), (200, ()), (400, ("resume",)), (400, ("resume",))):
+        words = [sys.executable, str(script), str(folder), str(number), *more]
+        started.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True))
+        wanted = tasks_noted(folder) + 2
+        while tasks_noted(folder) < wanted and all(p.poll() is None for p in started):
+            time.sleep(0.01)
+    ended = [(process.communicate(timeout=60)[1], process.returncode) for process in started]
+    assert [code for _, code in ended] == [0, 0, 0, 1], ended
+    assert "another process runs this pack" in ended[3][0]
+    found = content(folder)
+    assert sorted(found) == sorted(pack_jobs.wanted(600))
+    assert leftovers(folder) == []
+
+
+def test_shards_that_vanish_before_the_commit(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+
+    def inputs() -> Iterator[int]:
+        for n in range(40):
+            if n == 39:
+                for shard in list(folder.glob("*.sqrl"))[:1]:
+                    shard.unlink()
+            yield n
+
+    with pytest.raises(RuntimeError, match="of 1 shards .* 0 are there"):
+        squirrel.pack(inputs(), folder, map=pack_jobs.count_up, workers=1, inputs_per_task=2)
+    assert list(folder.glob("_sqrl/*")) == []
 
 
 def test_other_inputs_are_not_mixed_in(tmp_path: Path) -> None:
@@ -154,10 +205,11 @@ def test_a_kill_between_commit_and_end_commits_once(tmp_path: Path) -> None:
     prefixes = sorted({p.name.rsplit("-", 1)[0] for p in folder.glob("*.sqrl")})
     from squirrel._pack_parallel import _fingerprint
 
+    first = _fingerprint(list(range(16)))
     layout = {"options": None, "format": None, "samples_per_shard": 0, "shard_bytes": 0, "block_bytes": 0}
     lines: list[dict[str, object]] = [
         {"squirrel_pack": 1, "run": prefixes[0].split("-")[0], "inputs": 30, "per_task": 10, "map": "make",
-         "layout": layout}
+         "layout": layout, "first": first}
     ]
     lines += [
         {"task": i, "inputs": 10, "fingerprint": _fingerprint(list(range(10 * i, 10 * i + 10))), "prefix": prefix,
@@ -165,7 +217,7 @@ def test_a_kill_between_commit_and_end_commits_once(tmp_path: Path) -> None:
         for i, prefix in enumerate(prefixes)
     ]
     lines.append({"commit": True})
-    (folder / "_sqrl" / "pack.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "_sqrl" / f"pack-{lines[0]['run']}.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
     squirrel.pack(range(30), folder, map=pack_jobs.make, workers=1, resume=True)
     assert content(folder) == pack_jobs.wanted(30)
     assert leftovers(folder) == []
@@ -245,8 +297,7 @@ def test_ctrl_c_ends_quickly_and_leaves_nothing(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "d")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    journal = tmp_path / "d" / "_sqrl" / "pack.journal"
-    while process.poll() is None and not (journal.exists() and '"task"' in journal.read_text()):
+    while process.poll() is None and tasks_noted(tmp_path / "d") < 1:
         time.sleep(0.01)
     before = time.monotonic()
     process.send_signal(signal.SIGINT)
