@@ -199,10 +199,25 @@ SQRL_CHECK int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator *
 struct sqrl_iterator_options {
     size_t size;
     uint64_t epoch; /* of shuffle_all: another one, another order */
+    /* Goes on where sqrl_iterator_state stood, in the state's epoch: `states` texts. One
+     * is enough where rank and worker are what they were. With other numbers of ranks and
+     * workers the states of all of them are needed, in any order; what they have left is
+     * dealt anew. */
+    const char *const *state;
+    size_t states;
 };
 SQRL_CHECK int sqrl_iterator_start(struct sqrl_plan *plan,
                                    const struct sqrl_iterator_options *options,
                                    struct sqrl_iterator **out, struct sqrl_error *err);
+/* Where the iterator stands, between two samples, as one JSON object: free() it.
+ * `unread`: samples of the run handed out last that the caller did not use (with batches
+ * 0). It fits every plan that gives the same samples on any number of threads, with
+ * batches of any size, and data to which shards were appended since (the epoch ends
+ * without them). SQRL_E_UNSUPPORTED with length buckets. A state of another plan (the
+ * first stage that differs is named) or of replaced data is SQRL_E_STATE when it is
+ * loaded, a damaged one SQRL_E_CORRUPT. */
+SQRL_CHECK int sqrl_iterator_state(struct sqrl_iterator *iterator, uint64_t unread,
+                                   char **out, struct sqrl_error *err);
 /* The next run of samples; *out is NULL at the end. A run is the caller's until
  * sqrl_run_release. Errors take their place in the sequence: what was good before comes
  * first. After an error or the end every further call repeats it. */

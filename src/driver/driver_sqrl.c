@@ -67,7 +67,8 @@ static int add_commit(const struct sqrl_driver_args *args,
         struct sqrl_shard known = {.file_bytes = shard->file_bytes,
                                    .samples = shard->samples,
                                    .blocks = shard->blocks,
-                                   .raw_bytes = shard->raw_bytes};
+                                   .raw_bytes = shard->raw_bytes,
+                                   .checksum = shard->footer_checksum};
         if (rc == SQRL_OK)
             rc = sqrl_shard_list_add(out, path, &sqrl_format_native, &known, err);
         free(path);

@@ -72,7 +72,9 @@ static int emit_run(struct sqrl_iterator *it) {
     return SQRL_OK;
 }
 
-static void emit_batch(struct sqrl_assign *a, uint32_t bucket) {
+/* `before`: in front of the row that is judged, which does not fit any more. */
+static void emit_batch(struct sqrl_iterator *it, uint32_t bucket, bool before) {
+    struct sqrl_assign *a = &it->assign;
     struct sqrl_output *o = a->open[bucket];
     a->open[bucket] = NULL;
     if (a->batch_skip) {
@@ -85,6 +87,7 @@ static void emit_batch(struct sqrl_assign *a, uint32_t bucket) {
     }
     o->number = a->numbered++;
     o->state = OUTPUT_QUEUED;
+    sqrl_mark_output(it, o, before);
     emit(a, o);
 }
 
@@ -134,6 +137,15 @@ static struct sqrl_output *open_output(struct sqrl_assign *a, uint32_t bucket) {
     return a->open[bucket];
 }
 
+/* Rows judged in the block, window or hand, with this one: see sqrl_mark_set. */
+static uint64_t tick_of(const struct sqrl_iterator *it) {
+    const struct sqrl_assign *a = &it->assign;
+    if (a->window)
+        return it->deal ? a->given : a->position;
+    uint64_t row = a->row - (it->kind == SQRL_ORDER_SAMPLES ? a->current->from : 0);
+    return it->deal ? a->given - 1 + row : row;
+}
+
 /* One row into the run, or its batch; batches that are full go. */
 static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
     struct sqrl_assign *a = &it->assign;
@@ -145,7 +157,7 @@ static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32
         return SQRL_E_NO_MEMORY;
     uint64_t bytes = o && o->max_bytes ? row_bytes(it->columns, from, row) : 0;
     if (o && out->count && exceeds(o, out, length, bytes)) {
-        emit_batch(a, bucket);
+        emit_batch(it, bucket, true);
         if (a->ended || !(out = open_output(a, bucket)))
             return a->ended ? SQRL_OK : SQRL_E_NO_MEMORY;
     }
@@ -154,12 +166,15 @@ static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32
         code = sqrl_output_hold(out, from, a->window, &a->error);
     if (code)
         return code;
-    out->rows[out->count++] = (struct sqrl_row){from, row};
+    if (!o && !out->count)
+        sqrl_mark_output(it, out, true);
+    uint32_t at = o ? 0 : (uint32_t)(tick_of(it) - out->mark.tick);
+    out->rows[out->count++] = (struct sqrl_row){from, row, at};
     out->longest = SQRL_MAX(out->longest, length);
     out->bytes +=
         o && o->max_bytes ? bytes : from->bytes_held / SQRL_MAX(from->count, 1u);
     if (o && o->batch_size && out->count == o->batch_size)
-        emit_batch(a, bucket);
+        emit_batch(it, bucket, false);
     return SQRL_OK;
 }
 
@@ -179,15 +194,17 @@ static int append_range(struct sqrl_iterator *it, struct sqrl_loaded *from, uint
             code = sqrl_output_hold(out, from, NULL, &a->error);
         if (code)
             return code;
+        if (!it->batch && !out->count)
+            sqrl_mark_output(it, out, false);
         struct sqrl_row *to = out->rows + out->count;
         for (uint32_t i = 0; i < n; i++)
-            to[i] = (struct sqrl_row){from, *row + i};
+            to[i] = (struct sqrl_row){from, *row + i, 0};
         *row += n;
         out->count += n;
         out->bytes += from->bytes_held / SQRL_MAX(from->count, 1u) * n;
         a->rows_passed += n;
         if (it->batch && out->count == size)
-            emit_batch(a, 0);
+            emit_batch(it, 0, false);
     }
     return SQRL_OK;
 }
@@ -216,10 +233,14 @@ static enum verdict judge(struct sqrl_assign *a, const uint8_t *stages, uint32_t
 
 static void take_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
     struct sqrl_assign *a = &it->assign;
+    if (it->batch ? a->budgeted : !a->open[0] || !a->open[0]->count)
+        sqrl_mark_before(it);
     enum verdict verdict = judge(a, from->stage, row);
     int code = SQRL_OK;
     if (verdict == ROW_FAILS)
         code = sqrl_load_explain(it, from, row, &a->error);
+    else if (verdict == ROW_PASSES && a->drop)
+        a->drop--;
     else if (verdict == ROW_PASSES)
         code = append_row(it, from, row);
     a->rows_passed += verdict == ROW_PASSES;
@@ -263,6 +284,7 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
     }
     if (from->code && !a->ended)
         take_error(a, from);
+    sqrl_mark_set(it, 0, &a->past);
     sqrl_loaded_unref(from);
     a->current = NULL;
     for (uint32_t b = 0; it->batch && b < a->buckets; b++)
@@ -284,6 +306,7 @@ static void leave_window(struct sqrl_iterator *it) {
             sqrl_output_compact(a->open[b], it->context, it->columns);
     for (uint32_t i = 0; !it->batch && i < a->window->count; i++)
         sqrl_loaded_uncharge(a->window->block[i]);
+    sqrl_mark_set(it, 0, &a->past);
     sqrl_window_unref(a->window);
     a->window = NULL;
 }
@@ -327,7 +350,7 @@ static void step_window(struct sqrl_iterator *it, uint32_t room) {
         take_row(it, from, from->from + (uint32_t)(at - a->window->first[block]));
         end_run(it);
     }
-    if (a->position == rows || a->ended)
+    if (a->position >= rows || a->ended)
         leave_window(it);
 }
 
@@ -378,6 +401,11 @@ static void begin_window(struct sqrl_iterator *it) {
     a->position = 0;
     if (it->deal)
         return;
+    a->position = a->resume_at;
+    a->resume_at = 0;
+    if (a->position > sqrl_window_rows(window) && !a->code)
+        end_with(a, sqrl_error_set(&a->error, SQRL_E_CORRUPT,
+                                   "the state's positions do not fit the data"));
     sqrl_order_window(it->order, a->windows++, sqrl_window_rows(window), &a->permutation);
 }
 
@@ -444,7 +472,7 @@ static void flush(struct sqrl_iterator *it) {
             sqrl_output_free(o);
             a->open[b] = NULL;
         } else if (it->batch) {
-            emit_batch(a, b);
+            emit_batch(it, b, false);
         } else if (emit_run(it)) {
             a->code = SQRL_E_NO_MEMORY;
         }
@@ -593,6 +621,7 @@ void sqrl_assign_reset(struct sqrl_iterator *it) {
     sqrl_window_unref(a->window);
     sqrl_window_unref(a->next);
     sqrl_hand_reset(&a->hand);
+    free(a->before_left);
     free(a->open);
     free(a->op);
 }

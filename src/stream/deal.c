@@ -340,7 +340,7 @@ int sqrl_fresh_lanes(const struct sqrl_deal *deal, const struct sqrl_cut *cut,
     uint64_t own = class_count(slots.begin, slots.end, consumers, consumer);
     uint64_t lanes = SQRL_MIN(cut->lanes / consumers, own);
     memset(hand, 0, sizeof *hand);
-    hand->kind = SQRL_HAND_FRESH;
+    hand->begin.kind = SQRL_HAND_FRESH;
     int code = hand_rooms(hand, lanes, err);
     for (uint64_t i = 0; i < lanes && !code; i++) {
         struct sqrl_lane *lane = &hand->lane[i];
@@ -379,7 +379,7 @@ static int left_hand(const struct sqrl_deal *deal, const struct sqrl_share *shar
                      struct sqrl_error *err) {
     const struct sqrl_interval *interval = &share->left[left];
     memset(hand, 0, sizeof *hand);
-    hand->kind = SQRL_HAND_LEFT;
+    hand->begin.kind = SQRL_HAND_LEFT;
     int code = hand_rooms(hand, group, err);
     for (size_t i = 0; i < group && !code; i++) {
         struct sqrl_lane *lane = &hand->lane[i];
@@ -421,7 +421,7 @@ static int pad_hand(const struct sqrl_deal *deal, const struct sqrl_share *share
     if (deal->kind == SQRL_ORDER_SAMPLES)
         hand->lane[0].base = row;
     hand->stretch[0] = (struct sqrl_stretch){sample, sample + 1};
-    hand->kind = SQRL_HAND_PAD;
+    hand->begin.kind = SQRL_HAND_PAD;
     hand->lanes = hand->stretches = hand->rows = hand->give = 1;
     hand->turn = 0;
     return SQRL_OK;
@@ -479,10 +479,11 @@ int sqrl_dealer_next(struct sqrl_dealer *d, struct sqrl_hand *hand,
     if (code)
         return code;
     hand->give = SQRL_MIN(hand->give, p->quota);
+    p->kind = hand->begin.kind;
     hand->begin = *p;
-    if (hand->kind == SQRL_HAND_LEFT)
+    if (hand->begin.kind == SQRL_HAND_LEFT)
         p->left += group_of(d->share, p->left);
-    if (hand->kind == SQRL_HAND_FRESH) {
+    if (hand->begin.kind == SQRL_HAND_FRESH) {
         p->window++;
         p->at = 0;
     }
@@ -491,15 +492,19 @@ int sqrl_dealer_next(struct sqrl_dealer *d, struct sqrl_hand *hand,
     return SQRL_OK;
 }
 
-struct sqrl_point sqrl_hand_point(const struct sqrl_hand *hand, uint64_t given) {
-    struct sqrl_point p = hand->begin;
-    if (hand->kind == SQRL_HAND_LEFT)
+struct sqrl_point sqrl_point_behind(const struct sqrl_point *point, uint64_t given) {
+    struct sqrl_point p = *point;
+    if (p.kind == SQRL_HAND_LEFT)
         p.given += given;
-    if (hand->kind == SQRL_HAND_FRESH)
+    if (p.kind == SQRL_HAND_FRESH)
         p.at += given;
     if (p.quota != SQRL_UNKNOWN)
         p.quota -= SQRL_MIN(given, p.quota);
     return p;
+}
+
+struct sqrl_point sqrl_hand_point(const struct sqrl_hand *hand, uint64_t given) {
+    return sqrl_point_behind(&hand->begin, given);
 }
 
 /* --- what is left --- */

@@ -93,11 +93,14 @@ SQRL_CHECK int sqrl_deal_check(const struct sqrl_deal *deal,
 uint64_t sqrl_deal_quota(uint64_t n, uint64_t consumers, uint64_t consumer,
                          enum sqrl_tail tail);
 
+enum sqrl_hand_kind { SQRL_HAND_LEFT, SQRL_HAND_FRESH, SQRL_HAND_PAD };
+
 /* A point between two samples: what `share` has left then. `given` is of the intervals of
  * one window that begin at `left`. */
 struct sqrl_point {
     uint64_t left, given;
     uint64_t window, at, quota, pass;
+    enum sqrl_hand_kind kind; /* of the hand it is in */
 };
 
 /* --- hands: what a consumer gets of one window --- */
@@ -115,10 +118,7 @@ struct sqrl_stretch {
     uint64_t begin, end;
 };
 
-enum sqrl_hand_kind { SQRL_HAND_LEFT, SQRL_HAND_FRESH, SQRL_HAND_PAD };
-
 struct sqrl_hand {
-    enum sqrl_hand_kind kind;
     uint64_t give; /* samples to give */
     struct sqrl_point begin;
     uint64_t rows; /* of all stretches */
@@ -145,6 +145,8 @@ SQRL_CHECK int sqrl_dealer_next(struct sqrl_dealer *dealer, struct sqrl_hand *ha
                                 struct sqrl_error *err);
 /* The point behind `given` samples of a hand. */
 struct sqrl_point sqrl_hand_point(const struct sqrl_hand *hand, uint64_t given);
+/* The same from a point within a hand on. */
+struct sqrl_point sqrl_point_behind(const struct sqrl_point *point, uint64_t given);
 /* What is left of the share there. */
 SQRL_CHECK int sqrl_share_at(const struct sqrl_share *share,
                              const struct sqrl_point *point, struct sqrl_share *out,

@@ -335,6 +335,8 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     sqrl_strands_free(it);
     free_outputs(it->out_head, it->context);
     free_outputs(it->spare, it->context);
+    free_outputs(it->last, it->context);
+    free(it->first_left);
     sqrl_assign_reset(it);
     for (unsigned i = 0; i < it->workers; i++) {
         sqrl_locator_free(it->worker[i].locator);

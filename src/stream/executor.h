@@ -62,6 +62,17 @@ struct sqrl_hold {
     struct sqrl_window *window;
 };
 
+/* A point in the stream: what was judged up to there. */
+struct sqrl_mark {
+    bool valid;
+    uint64_t chunk, row;     /* undealt: where the block or window begins, ... */
+    uint64_t window, at;     /* ... the window's number, and rows judged from there on */
+    struct sqrl_point point; /* dealt: the same, as the deal counts */
+    uint64_t given;          /* samples or batches */
+    uint64_t batch_skip, batch_take; /* still to go, of the stages behind batch */
+    uint64_t tick;                   /* rows judged in the block, window or hand */
+};
+
 enum sqrl_output_state { OUTPUT_OPEN, OUTPUT_QUEUED, OUTPUT_FILLING, OUTPUT_READY };
 
 /* A run or a batch on its way to the consumer. */
@@ -75,10 +86,12 @@ struct sqrl_output {
     uint32_t held, hold_room;
     uint64_t pinned; /* bytes of the blocks that it holds */
     uint32_t compacted,
-        compact_holds; /* rows and holds that pin nothing but themselves */
-    uint64_t bytes;    /* of its rows: exact with budgets, else an estimate */
-    uint64_t longest;  /* length_field: of its rows */
-    uint64_t number;   /* batches: position among batches; runs: of the first sample */
+        compact_holds;     /* rows and holds that pin nothing but themselves */
+    uint64_t bytes;        /* of its rows: exact with budgets, else an estimate */
+    uint64_t longest;      /* length_field: of its rows */
+    struct sqrl_mark mark; /* runs: in front of it; batches: behind it */
+    uint64_t *left;        /* with take and skip: [ops] of the stages, there; or NULL */
+    uint64_t number; /* batches: position among batches; runs: of the first sample */
     uint32_t parts, next_part, parts_done;
     struct sqrl_batch *batch;
     uint64_t slot_bytes; /* charged */
@@ -123,6 +136,13 @@ struct sqrl_assign {
     int code;      /* how the stream ends */
     struct sqrl_error error;
     uint64_t rows_passed;
+    bool counts;             /* there are take or skip stages in front of batch */
+    bool budgeted;           /* batches end in front of a row that does not fit */
+    struct sqrl_mark before; /* in front of the row that is judged, where it is needed */
+    uint64_t *before_left;   /* [ops] */
+    struct sqrl_mark past;   /* behind the last block or window */
+    uint64_t drop;           /* samples that come out and were given by an earlier run */
+    uint64_t resume_at;      /* rows of the first window that an earlier run has given */
 };
 
 enum sqrl_job_kind { JOB_NONE, JOB_OPEN, JOB_LOAD, JOB_ASSIGN, JOB_FILL, JOB_PART };
@@ -188,7 +208,9 @@ struct sqrl_iterator {
     struct sqrl_deal *deal;
     struct sqrl_share share;
     struct sqrl_deal_walk walk;
-    uint64_t shards;     /* the first ones of the source, that take part */
+    uint64_t shards; /* the first ones of the source, that take part */
+    uint64_t nodes;  /* estimate of a sample's nodes */
+    uint64_t resume_chunk;
     uint64_t resume_row; /* samples of the first chunk that an earlier run has given */
     bool order_ended;
     bool order_failed; /* no memory for a strand: the end is an error */
@@ -216,6 +238,10 @@ struct sqrl_iterator {
     bool consumer_waits;
     int final_code;
     struct sqrl_error final;
+    struct sqrl_output *last; /* handed out last, for its mark */
+    struct sqrl_mark first;   /* where this run began */
+    uint64_t *first_left;     /* [ops] */
+    uint64_t first_drop;
     uint64_t handed_at; /* when the consumer got its last output */
     struct sqrl_stat_counts stat[STATS];
 };
@@ -238,6 +264,8 @@ static inline uint64_t sqrl_stat_get(const uint64_t *counter) {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
+struct sqrl_states;
+
 /* --- units.c --- */
 /* Counted chunks of about `want_bytes` of the shards that take part; free() them. */
 SQRL_CHECK int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *block_bytes,
@@ -247,6 +275,7 @@ SQRL_CHECK int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *bloc
 /* --- sequence.c --- */
 SQRL_CHECK int sqrl_sequence_open(struct sqrl_iterator *it,
                                   const struct sqrl_schema *schema,
+                                  const struct sqrl_states *states,
                                   struct sqrl_error *err);
 
 /* --- strand.c: all with the lock held --- */
@@ -298,6 +327,25 @@ void sqrl_output_free(struct sqrl_output *output);
 /* Lets go of the blocks. */
 void sqrl_output_release(struct sqrl_output *output);
 void sqrl_window_unref(struct sqrl_window *window);
+
+/* --- mark.c --- */
+/* Where ASSIGN is, `back` rows ago (0 or 1). */
+void sqrl_mark_set(const struct sqrl_iterator *it, uint64_t back, struct sqrl_mark *mark);
+/* The same in front of the row that is judged next, with the counts of take and skip. */
+void sqrl_mark_before(struct sqrl_iterator *it);
+/* Puts a mark on an output: the one in front of the row, or where ASSIGN is now. */
+void sqrl_mark_output(struct sqrl_iterator *it, struct sqrl_output *output, bool before);
+
+/* --- state.c, state_read.c --- */
+/* Where the states say: sets epoch and shards. Before the order is made. */
+SQRL_CHECK int sqrl_states_read(struct sqrl_iterator *it,
+                                const struct sqrl_iterator_options *options,
+                                struct sqrl_states **out, struct sqrl_error *err);
+/* Behind it: the order goes on there. */
+SQRL_CHECK int sqrl_states_apply(struct sqrl_iterator *it,
+                                 const struct sqrl_states *states, uint64_t consumers,
+                                 uint64_t consumer, struct sqrl_error *err);
+void sqrl_states_free(struct sqrl_states *states);
 
 /* --- run.c --- */
 SQRL_CHECK int sqrl_run_new(struct sqrl_context *context, struct sqrl_output *output,

@@ -140,13 +140,61 @@ static void limit_steps(struct sqrl_iterator *it) {
         add_op(&it->assign, OP_TAKE, o->steps);
 }
 
-static int open_parts(struct sqrl_iterator *it, struct sqrl_error *err) {
+/* What marks need to know, and where this run begins. */
+static int open_marks(struct sqrl_iterator *it, struct sqrl_error *err) {
     struct sqrl_assign *a = &it->assign;
+    const struct sqrl_batch_options *o = it->batch ? &it->batch->batching.options : NULL;
+    a->budgeted = o && !o->batch_size;
+    for (uint32_t i = 0; i < a->ops; i++)
+        a->counts |= a->op[i].kind != OP_FILTER;
+    a->before_left = sqrl_calloc(a->ops + 1, sizeof *a->before_left, "plan", err);
+    it->first_left = sqrl_calloc(a->ops + 1, sizeof *it->first_left, "plan", err);
+    return a->before_left && it->first_left ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
+static void set_first_mark(struct sqrl_iterator *it) {
+    struct sqrl_assign *a = &it->assign;
+    a->past.chunk = it->resume_chunk;
+    a->past.row = it->resume_row;
+    a->past.window = a->windows;
+    a->past.at = a->resume_at;
+    a->past.point = a->dealer.point;
+    sqrl_mark_set(it, 0, &it->first);
+    for (uint32_t i = 0; i < a->ops; i++)
+        it->first_left[i] = a->op[i].left;
+}
+
+static int open_sequence(struct sqrl_iterator *it,
+                         const struct sqrl_iterator_options *options,
+                         struct sqrl_error *err) {
     const struct sqrl_schema *schema;
+    struct sqrl_states *states = NULL;
+    int code = sqrl_states_read(it, options, &states, err);
+    if (!code)
+        code = open_columns(it, &schema, err);
+    if (!code)
+        code = sqrl_filters_check(it, schema, err);
+    if (!code)
+        code = sqrl_sequence_open(it, schema, states, err);
+    if (!code && takes_nothing(it))
+        it->finished = true;
+    sqrl_states_free(states);
+    if (!code)
+        set_first_mark(it);
+    return code;
+}
+
+static int open_parts(struct sqrl_iterator *it,
+                      const struct sqrl_iterator_options *options,
+                      struct sqrl_error *err) {
+    struct sqrl_assign *a = &it->assign;
     int code = compile(it, err);
     if (code)
         return code;
     limit_steps(it);
+    code = open_marks(it, err);
+    if (code)
+        return code;
     it->windowed = it->kind == SQRL_ORDER_WINDOWS ||
                    (it->plan->distributed && it->kind != SQRL_ORDER_SAMPLES);
     if (!it->batch)
@@ -160,12 +208,7 @@ static int open_parts(struct sqrl_iterator *it, struct sqrl_error *err) {
         it->finished = true;
         return SQRL_OK;
     }
-    code = open_columns(it, &schema, err);
-    if (!code)
-        code = sqrl_filters_check(it, schema, err);
-    if (!code)
-        code = sqrl_sequence_open(it, schema, err);
-    return code;
+    return open_sequence(it, options, err);
 }
 
 static int init_locks(struct sqrl_iterator *it, struct sqrl_error *err) {
@@ -219,7 +262,7 @@ int sqrl_iterator_start(struct sqrl_plan *plan,
     it->filter_wants = sqrl_wants_new(err);
     int code = it->account && it->filter_wants ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!code)
-        code = open_parts(it, err);
+        code = open_parts(it, options, err);
     if (code)
         sqrl_executor_unref(it);
     else
@@ -309,6 +352,13 @@ static int take_output(struct sqrl_iterator *it, struct sqrl_output **out,
     return SQRL_OK;
 }
 
+/* The output handed out stays until the next, for its mark. Lock held. */
+static void keep_last(struct sqrl_iterator *it, struct sqrl_output *o) {
+    if (it->last)
+        sqrl_executor_recycle(it, it->last);
+    it->last = o;
+}
+
 static int start(struct sqrl_iterator *it, struct sqrl_error *err) {
     return it->pool || it->finished ? SQRL_OK : sqrl_executor_start(it, err);
 }
@@ -338,7 +388,7 @@ int sqrl_iterator_next_run(struct sqrl_iterator *it, struct sqrl_run **out,
         *out = o->run;
         o->run = NULL;
         sqrl_run_uncharge(*out);
-        sqrl_executor_recycle(it, o);
+        keep_last(it, o);
         sqrl_executor_kick(it);
         sqrl_count(it->context, SQRL_COUNT_SAMPLES, (*out)->count);
         it->handed_at = sqrl_now_ns();
@@ -364,7 +414,7 @@ int sqrl_iterator_next_batch(struct sqrl_iterator *it, struct sqrl_batch **out,
     if (o) {
         *out = o->batch;
         o->batch = NULL;
-        sqrl_executor_recycle(it, o);
+        keep_last(it, o);
         if (it->queued <= PULL_LOW)
             sqrl_executor_kick(it);
         sqrl_count(it->context, SQRL_COUNT_BATCHES, 1);

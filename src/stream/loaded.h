@@ -44,6 +44,7 @@ struct sqrl_loaded {
 struct sqrl_row {
     struct sqrl_loaded *from;
     uint32_t index;
+    uint32_t at; /* rows judged from the output's mark to behind this one; 0: its place */
 };
 
 static inline struct sqrl_place sqrl_row_place(const struct sqrl_loaded *loaded,

@@ -23,6 +23,7 @@ void sqrl_output_clear(struct sqrl_output *o) {
     struct sqrl_row *rows = o->rows;
     struct sqrl_hold *holds = o->holds;
     uint32_t capacity = o->capacity, hold_room = o->hold_room;
+    uint64_t *left = o->left;
     sqrl_output_release(o);
     sqrl_batch_unref(o->batch);
     sqrl_run_release(o->run);
@@ -32,6 +33,7 @@ void sqrl_output_clear(struct sqrl_output *o) {
     o->capacity = capacity;
     o->holds = holds;
     o->hold_room = hold_room;
+    o->left = left;
 }
 
 void sqrl_output_free(struct sqrl_output *output) {
@@ -40,6 +42,7 @@ void sqrl_output_free(struct sqrl_output *output) {
     sqrl_output_clear(output);
     free(output->rows);
     free(output->holds);
+    free(output->left);
     free(output);
 }
 

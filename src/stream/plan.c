@@ -415,6 +415,18 @@ static void describe_stage(const struct sqrl_plan *p, FILE *to) {
     }
 }
 
+char *sqrl_plan_stage_text(const struct sqrl_plan *stage) {
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    if (to)
+        describe_stage(stage, to);
+    if (to && fclose(to) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 char *sqrl_plan_describe(const struct sqrl_plan *plan) {
     size_t stages, size;
     char *text = NULL;

@@ -49,6 +49,8 @@ struct sqrl_plan {
     struct sqrl_batching batching;               /* BATCH */
 };
 
+/* What one stage is, as in sqrl_plan_describe; free() it. NULL: no memory. */
+char *sqrl_plan_stage_text(const struct sqrl_plan *stage);
 /* A new stage behind `before`; NULL with an error. */
 struct sqrl_plan *sqrl_plan_stage(struct sqrl_plan *before, enum sqrl_stage_kind kind,
                                   struct sqrl_error *err);

@@ -2,6 +2,7 @@
  * order. */
 #include "stream/executor.h"
 #include "stream/plan.h"
+#include "stream/state.h"
 
 #include <stdlib.h>
 
@@ -65,25 +66,27 @@ static int shard_facts(struct sqrl_iterator *it, uint64_t s, uint64_t nodes,
     return SQRL_OK;
 }
 
-/* Whole shards that a skip at the front passes over are not even opened. */
-static void skip_shards(struct sqrl_iterator *it, struct sqrl_order_shard *shards,
-                        uint64_t count) {
+/* Whole shards that a skip at the front passes over are not even opened: how many chunks
+ * they are. */
+static uint64_t skip_shards(struct sqrl_iterator *it,
+                            const struct sqrl_order_shard *shards, uint64_t count) {
     struct sqrl_assign *a = &it->assign;
-    uint64_t skip = 0, passed = 0, s = 0;
+    uint64_t skip = 0, passed = 0, chunks = 0, s = 0;
     for (uint32_t i = 0; i < a->ops && a->op[i].kind == OP_SKIP; i++)
         if (__builtin_add_overflow(skip, a->op[i].left, &skip))
             skip = SQRL_UNKNOWN;
     if (it->kind != SQRL_ORDER_AS_IT_LIES || !skip)
-        return;
+        return 0;
     for (; s < count; s++) {
         uint64_t samples = sqrl_source_shard(it->source, s)->samples;
         if (samples == SQRL_UNKNOWN || samples > skip - passed)
             break;
         passed += samples;
-        shards[s].blocks = 0;
+        chunks += shards[s].blocks != 0;
     }
     it->skip_done = passed;
     it->skip_first = skip - passed;
+    return chunks;
 }
 
 /* How far to read ahead without prefetch(). */
@@ -97,7 +100,7 @@ static uint64_t default_ahead(const struct sqrl_iterator *it) {
 
 /* The consumer's share of the counted chunks. */
 static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *shards,
-                     struct sqrl_error *err) {
+                     const struct sqrl_states *states, struct sqrl_error *err) {
     const struct sqrl_distribute_options *o = sqrl_plan_distribution(it->plan);
     struct sqrl_topology t;
     struct sqrl_deal_args args = {.kind = it->kind,
@@ -118,39 +121,51 @@ static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *sh
         code = sqrl_units_collect(it, bytes, SQRL_MIN(want, MAX_UNIT_BYTES), &args.units,
                                   &args.count, err);
     args.shard_bytes = bytes;
-    args.like = o->like ? o->like : t.world_size * t.workers;
+    uint64_t consumers = t.world_size * t.workers;
+    uint64_t consumer = t.worker * t.world_size + t.rank;
+    args.like = o->like ? o->like : consumers;
+    if (states && states->state->dealt)
+        args.like = states->state->share.like;
+    if (!code && (!args.like || args.like > SQRL_MAX_CONSUMERS))
+        code = sqrl_error_set(err, SQRL_E_CORRUPT, "the state's share is wrong");
     if (!code)
         code = sqrl_deal_new(&args, &it->deal, err);
+    else
+        free(args.units);
     if (!code)
-        code = sqrl_deal_share(it->deal, t.world_size * t.workers,
-                               t.worker * t.world_size + t.rank, o->tail, o->steps > 0,
-                               &it->share, err);
+        code = states ? sqrl_states_apply(it, states, consumers, consumer, err)
+                      : sqrl_deal_share(it->deal, consumers, consumer, o->tail,
+                                        o->steps > 0, &it->share, err);
     free(bytes);
     if (code)
         return code;
     sqrl_deal_walk_init(&it->walk, it->deal, &it->share);
     sqrl_dealer_init(&it->assign.dealer, it->deal, &it->share);
+    it->assign.pass = it->share.pass;
+    it->assign.pass_rows = states ? SQRL_UNKNOWN : 0; /* what came before counts, too */
     return SQRL_OK;
 }
 
 int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schema,
-                       struct sqrl_error *err) {
-    uint64_t count = it->shards, nodes = nodes_per_sample(schema);
+                       const struct sqrl_states *states, struct sqrl_error *err) {
+    uint64_t count = it->shards, skipped = 0;
+    it->nodes = states ? states->state->nodes : nodes_per_sample(schema);
     struct sqrl_order_shard *shards =
         sqrl_calloc(count + 1, sizeof *shards, "order", err);
     int code = shards ? SQRL_OK : SQRL_E_NO_MEMORY;
     bool sized = true;
     for (uint64_t s = 0; s < count && !code; s++) {
-        code = shard_facts(it, s, nodes, &shards[s], err);
+        code = shard_facts(it, s, it->nodes, &shards[s], err);
         sized = sized && !code && shards[s].bytes != SQRL_UNKNOWN;
     }
     if (!it->limit_bytes)
         it->limit_bytes = default_ahead(it);
     it->window_cut = it->window_bytes;
     if (!code && it->plan->distributed) {
-        code = open_deal(it, shards, err);
+        code = open_deal(it, shards, states, err);
     } else if (!code) {
-        skip_shards(it, shards, count);
+        if (!states)
+            skipped = skip_shards(it, shards, count);
         struct sqrl_order_args args = {.shards = shards,
                                        .count = count,
                                        .kind = it->kind,
@@ -158,6 +173,10 @@ int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schem
                                        .epoch = it->epoch,
                                        .window_bytes = it->window_cut};
         code = sqrl_order_new(&args, &it->order, err);
+        if (!code && skipped)
+            sqrl_order_seek(it->order, skipped);
+        if (!code && states)
+            code = sqrl_states_apply(it, states, 1, 0, err);
     }
     if (it->windowed) {
         it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);

@@ -1,0 +1,265 @@
+/* state.c - writing a state. */
+#include "stream/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "sqrl/codec.h"
+#include "stream/plan.h"
+
+uint64_t sqrl_state_fingerprint(const struct sqrl_source *source, uint64_t shards) {
+    uint64_t hash = sqrl_mix64(shards);
+    for (uint64_t s = 0; s < shards; s++) {
+        const struct sqrl_shard *shard = sqrl_source_shard(source, s);
+        const char *slash = strrchr(shard->path, '/');
+        const char *name = slash ? slash + 1 : shard->path;
+        hash = sqrl_mix64(hash ^ sqrl_xxh3(name, strlen(name)));
+        hash = sqrl_mix64(hash ^ shard->file_bytes);
+        hash = sqrl_mix64(hash ^ shard->samples);
+        hash = sqrl_mix64(hash ^ shard->checksum);
+    }
+    return hash;
+}
+
+/* Stages that change what comes, or count it. Sizes of batches may change between runs,
+ * unless something counts batches. */
+static bool decides(const struct sqrl_plan *p, bool counted) {
+    switch (p->kind) {
+    case SQRL_STAGE_SOURCE:
+    case SQRL_STAGE_PREFETCH:
+        return false;
+    case SQRL_STAGE_BATCH:
+        return counted;
+    default:
+        return true;
+    }
+}
+
+char *sqrl_state_stage(const struct sqrl_plan *plan, size_t i, int *code,
+                       struct sqrl_error *err) {
+    size_t stages = 0;
+    bool counted = plan->kind != SQRL_STAGE_BATCH && plan->batched && plan->limited;
+    const struct sqrl_plan *found = NULL;
+    *code = SQRL_OK;
+    for (const struct sqrl_plan *p = plan; p; p = p->before)
+        stages += decides(p, counted);
+    if (i >= stages)
+        return NULL;
+    size_t at = stages;
+    for (const struct sqrl_plan *p = plan; p && !found; p = p->before)
+        if (decides(p, counted) && --at == i)
+            found = p;
+    char *text = found->kind == SQRL_STAGE_DISTRIBUTE ? sqrl_strdup("distribute", err)
+                                                      : sqrl_plan_stage_text(found);
+    if (!text)
+        *code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a state");
+    return text;
+}
+
+/* --- MessagePack, which then becomes JSON --- */
+
+struct writer {
+    struct sqrl_bytes bytes;
+    struct sqrl_error *err;
+    int code;
+};
+
+static void put_key(struct writer *w, const char *key) {
+    if (!w->code)
+        w->code = sqrl_msgpack_put_string(&w->bytes, key, strlen(key), w->err);
+}
+static void put_value(struct writer *w, uint64_t v) {
+    if (!w->code)
+        w->code = v == SQRL_UNKNOWN ? sqrl_msgpack_put_null(&w->bytes, w->err)
+                                    : sqrl_msgpack_put_uint(&w->bytes, v, w->err);
+}
+static void put_number(struct writer *w, const char *key, uint64_t v) {
+    put_key(w, key);
+    put_value(w, v);
+}
+static void put_map(struct writer *w, const char *key, size_t pairs) {
+    if (key)
+        put_key(w, key);
+    if (!w->code)
+        w->code = sqrl_msgpack_put_map(&w->bytes, pairs, w->err);
+}
+static void put_list(struct writer *w, const char *key, size_t items) {
+    if (key)
+        put_key(w, key);
+    if (!w->code)
+        w->code = sqrl_msgpack_put_array(&w->bytes, items, w->err);
+}
+
+static void put_plan(struct writer *w, const struct sqrl_plan *plan) {
+    size_t count = 0;
+    int code = SQRL_OK;
+    for (char *text; (text = sqrl_state_stage(plan, count, &code, w->err)); count++)
+        free(text);
+    put_list(w, "plan", count);
+    for (size_t i = 0; i < count && !code; i++) {
+        char *text = sqrl_state_stage(plan, i, &code, w->err);
+        if (text)
+            put_key(w, text);
+        free(text);
+    }
+    w->code = w->code ? w->code : code;
+}
+
+static void put_data(struct writer *w, const struct sqrl_iterator *it) {
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016llx",
+             (unsigned long long)sqrl_state_fingerprint(it->source, it->shards));
+    put_map(w, "data", 3);
+    put_number(w, "shards", it->shards);
+    put_key(w, "fingerprint");
+    put_key(w, hash);
+    put_number(w, "nodes", it->nodes);
+}
+
+static void put_share(struct writer *w, const struct sqrl_share *share) {
+    put_map(w, "share", 9);
+    put_number(w, "consumers", share->consumers);
+    put_number(w, "consumer", share->consumer);
+    put_number(w, "like", share->like);
+    put_number(w, "window", share->window);
+    put_number(w, "at", share->at);
+    put_number(w, "quota", share->quota);
+    put_number(w, "pass", share->pass);
+    put_list(w, "cuts", share->cuts);
+    for (size_t i = 0; i < share->cuts; i++) {
+        put_list(w, NULL, 3);
+        put_value(w, share->cut[i].lanes);
+        put_value(w, share->cut[i].basis);
+        put_value(w, share->cut[i].origin);
+    }
+    put_list(w, "left", share->lefts);
+    for (size_t i = 0; i < share->lefts; i++) {
+        const struct sqrl_interval *interval = &share->left[i];
+        put_list(w, NULL, 5);
+        put_value(w, interval->cut);
+        put_value(w, interval->window);
+        put_value(w, interval->lane);
+        put_value(w, interval->from);
+        put_value(w, interval->to);
+    }
+}
+
+static void put_position(struct writer *w, const struct sqrl_mark *mark) {
+    put_map(w, "position", 4);
+    put_number(w, "chunk", mark->chunk);
+    put_number(w, "row", mark->row);
+    put_number(w, "window", mark->window);
+    put_number(w, "at", mark->at);
+}
+
+/* What a state says beside plan and data. */
+struct point {
+    struct sqrl_mark mark;
+    const uint64_t *left; /* [ops] */
+    uint64_t drop;
+    bool finished;
+};
+
+static void put_state(struct writer *w, const struct sqrl_iterator *it,
+                      const struct point *p) {
+    const struct sqrl_assign *a = &it->assign;
+    struct sqrl_share share;
+    put_map(w, NULL, 11);
+    put_number(w, "squirrel_state", SQRL_STATE_VERSION);
+    put_plan(w, it->plan);
+    put_data(w, it);
+    put_number(w, "epoch", it->epoch);
+    put_number(w, "given", p->mark.given);
+    put_number(w, "finished", p->finished);
+    put_number(w, "drop", p->drop);
+    put_number(w, "batch_skip", p->mark.batch_skip);
+    put_number(w, "batch_take", p->mark.batch_take);
+    put_list(w, "left", a->ops);
+    for (uint32_t i = 0; i < a->ops; i++)
+        put_value(w, p->left ? p->left[i] : 0);
+    if (!it->deal) {
+        put_position(w, &p->mark);
+    } else if (!w->code &&
+               !(w->code = sqrl_share_at(&it->share, &p->mark.point, &share, w->err))) {
+        put_share(w, &share);
+        sqrl_share_reset(&share);
+    }
+}
+
+static int as_json(struct writer *w, char **out) {
+    struct sqrl_tape tape = {0};
+    struct sqrl_bytes text = {0};
+    size_t offset = 0;
+    int code =
+        sqrl_msgpack_decode(&tape, w->bytes.data, w->bytes.size, &offset, NULL, w->err);
+    if (!code)
+        code = sqrl_json_encode(&text, tape.nodes, 0, w->bytes.data, w->err);
+    if (!code)
+        code = sqrl_bytes_append(&text, "", 1, w->err);
+    sqrl_tape_reset(&tape);
+    if (code)
+        sqrl_bytes_reset(&text);
+    *out = (char *)text.data;
+    return code;
+}
+
+/* --- where it stands --- */
+
+/* Behind all but `unread` samples of the run that was handed out last. Lock held. */
+static int find_point(struct sqrl_iterator *it, uint64_t unread, struct point *p,
+                      struct sqrl_error *err) {
+    const struct sqrl_output *o = it->last;
+    *p = (struct point){it->first, it->first_left, it->first_drop, false};
+    p->finished = it->finished && !it->out_head && !it->final_code && !unread;
+    if (!o)
+        return SQRL_OK;
+    p->mark = o->mark;
+    p->drop = 0;
+    p->left = it->assign.counts ? o->left : NULL;
+    if (!p->mark.valid)
+        return sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a state");
+    if (it->batch)
+        return SQRL_OK;
+    if (unread > o->count)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "the run had %u samples, of which %llu can't be unread",
+                              o->count, (unsigned long long)unread);
+    uint64_t used = o->count - unread;
+    p->mark.given = o->number + used;
+    if (it->assign.counts) {
+        p->drop = used;
+        return SQRL_OK;
+    }
+    uint64_t judged = used ? o->rows[used - 1].at : 0;
+    if (used && !judged)
+        judged = used;
+    p->mark.at += judged;
+    p->mark.point = sqrl_point_behind(&p->mark.point, judged);
+    return SQRL_OK;
+}
+
+int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
+                        struct sqrl_error *err) {
+    struct writer w = {.err = err};
+    struct point p;
+    *out = NULL;
+    if (it->generation != sqrl_fork_generation())
+        return sqrl_error_set(err, SQRL_E_STATE,
+                              "this iterator was started before a fork; open a new one "
+                              "in the child process");
+    if (it->assign.buckets > 1)
+        return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                              "a stream with length buckets has no state: samples wait "
+                              "in its buckets; use max_tokens, or plain batches");
+    pthread_mutex_lock(&it->lock);
+    int code = find_point(it, unread, &p, err);
+    if (!code) {
+        put_state(&w, it, &p);
+        code = w.code;
+    }
+    pthread_mutex_unlock(&it->lock);
+    if (!code)
+        code = as_json(&w, out);
+    sqrl_bytes_reset(&w.bytes);
+    return code;
+}
