@@ -65,6 +65,13 @@ SQRL_CHECK int sqrl_block_parse_jsonl(struct sqrl_block *block, size_t from,
                                       unsigned flags, const struct sqrl_limits *limits,
                                       struct sqrl_error *err);
 
+/* Adds a copy of sample `index` of another block at the end of `to`, a block of one's
+ * own: its nodes, and of the bytes those they point to. `to` grows as needed and may be
+ * empty at first (sqrl_block_new); nothing is added on failure. */
+SQRL_CHECK int sqrl_block_append_sample(struct sqrl_block *to,
+                                        const struct sqrl_block *block, uint32_t index,
+                                        struct sqrl_error *err);
+
 /* Bytes this block holds in memory: bytes, tape and begin. For budgets. */
 SQRL_API uint64_t sqrl_block_memory(const struct sqrl_block *block);
 

@@ -138,6 +138,13 @@ struct sqrl_format_ops {
      * on any thread, while next() goes on. One compressed file keeps several threads busy
      * then. NULL: next() does both. */
     int (*parse)(const void *reader, struct sqrl_block *block, struct sqrl_error *err);
+
+    /* INDEXED: load() of many blocks, by rising numbers, in one batched read that merges
+     * neighbours. On failure out[0, *loaded) are set, the error is block
+     * blocks[*loaded]'s. NULL: load() is called for each. */
+    int (*load_many)(void *reader, const uint64_t *blocks, size_t count,
+                     const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                     size_t *loaded, struct sqrl_error *err);
 };
 
 /* By name or position among the built-in ones; NULL when there is none. */

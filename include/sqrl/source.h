@@ -126,6 +126,37 @@ sqrl_source_chunks(const struct sqrl_source *source, uint64_t *count);
 /* A number that changes when the data set does: for resume states. */
 SQRL_API uint64_t sqrl_source_fingerprint(const struct sqrl_source *source);
 
+/* --- random access ---
+ * Samples have positions: 0 to sqrl_source_samples - 1, in the order of the shards. */
+
+/* Where a sample lies, and back. Opens shards whose samples no commit counts. An index
+ * behind the last sample is SQRL_E_INVALID; SQRL_E_UNSUPPORTED where a shard's samples
+ * are not counted (`squirrel index` counts them). */
+SQRL_CHECK int sqrl_source_locate(struct sqrl_source *source, uint64_t index,
+                                  uint64_t *shard, uint64_t *row, struct sqrl_error *err);
+SQRL_CHECK int sqrl_source_position(struct sqrl_source *source, uint64_t shard,
+                                    uint64_t row, uint64_t *index,
+                                    struct sqrl_error *err);
+
+/* Copies of samples, in blocks of their own (whose shard, number and first say nothing).
+ * Plain memory: it survives the source, and any thread may release it. */
+struct sqrl_samples {
+    size_t count;
+    const struct sqrl_sample *samples; /* [count], in the order they were asked for */
+};
+/* The samples at these positions, in any order, also several times the same one. All of
+ * them or an error: that of the first position, by number, that can't be read. Each block
+ * is read at most once (local files: once a thread), neighbours in one request: cold, a
+ * sample takes a request for its shard's index and one for its block; the index of shards
+ * used lately and blocks (within a quarter of the memory budget) are kept. Memory: the
+ * samples and at most 16 MiB of blocks a thread. Uses threads of the context's pool for
+ * more than 128. Any thread; `cancel` may be NULL. */
+SQRL_CHECK int sqrl_source_get_many(struct sqrl_source *source, const uint64_t *indices,
+                                    size_t count, const struct sqrl_cancel *cancel,
+                                    struct sqrl_samples **out, struct sqrl_error *err);
+/* NULL is allowed. */
+SQRL_API void sqrl_samples_release(struct sqrl_samples *samples);
+
 /* A reader of one shard. Errors of all calls name the shard's path and the block. */
 struct sqrl_shard_reader;
 SQRL_CHECK int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,

@@ -161,6 +161,10 @@ SQRL_CHECK int sqrl_plan_batch(struct sqrl_plan *plan,
                                struct sqrl_plan **out, struct sqrl_error *err);
 
 SQRL_API struct sqrl_source *sqrl_plan_get_source(const struct sqrl_plan *plan);
+/* True while sample i of the plan is sample i of its source: no stage but select, drop,
+ * rename and prefetch. Then sqrl_source_get_many and sqrl_projection_apply give samples
+ * of the plan by position. */
+SQRL_API bool sqrl_plan_keeps_positions(const struct sqrl_plan *plan);
 SQRL_API bool sqrl_plan_is_batched(const struct sqrl_plan *plan);
 /* Samples (or batches) an iterator will give, or SQRL_UNKNOWN before a filter has run.
  * Behind distribute: of this rank and worker. */

@@ -222,9 +222,13 @@ PyObject *ext_source_new(struct ext_state *state, struct sqrl_source *source,
                          bool tuples);
 PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan, bool tuples);
 struct sqrl_plan *ext_plan_get(PyObject *self);
+bool ext_plan_tuples(PyObject *self);
 PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options, bool copy,
                            bool tuples);
+/* Methods of Plan that read by position (access.c). */
+PyObject *ext_plan_get_one(PyObject *self, PyObject *index);
+PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options);
 /* Owners of memory that arrays point into. */

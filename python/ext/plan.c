@@ -23,6 +23,10 @@ struct sqrl_plan *ext_plan_get(PyObject *self) {
     return ((struct plan *)self)->plan;
 }
 
+bool ext_plan_tuples(PyObject *self) {
+    return ((struct plan *)self)->tuples;
+}
+
 static void plan_dealloc(PyObject *self) {
     sqrl_plan_unref(ext_plan_get(self));
     ext_free(self);
@@ -344,6 +348,12 @@ static PyMethodDef plan_methods[] = {
      "describe($self, /)\n--\n\nThe stages as text."},
     {"iterate", (PyCFunction)(void (*)(void))plan_iterate, METH_VARARGS | METH_KEYWORDS,
      "iterate($self, copy=True, epoch=0)\n--\n\nStarts the plan."},
+    {"get", ext_plan_get_one, METH_O,
+     "get($self, index, /)\n--\n\nThe sample at a position."},
+    {"get_many", (PyCFunction)(void (*)(void))ext_plan_get_many,
+     METH_VARARGS | METH_KEYWORDS,
+     "get_many($self, indices, copy=True)\n--\n\nThe samples at these positions, as a "
+     "list."},
     {"arrow_stream", plan_arrow_stream, METH_NOARGS,
      "arrow_stream($self, /)\n--\n\nA capsule of the Arrow C stream interface."},
     {NULL, NULL, 0, NULL}};

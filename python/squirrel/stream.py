@@ -158,6 +158,42 @@ class Stream(Composable):
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
         return self.__copy__()
 
+    # --- by position ---
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """Sample number `index`, or the list of those of a slice; see :meth:`get_many`."""
+        if isinstance(index, slice):
+            return self._plan.get_many(range(*index.indices(len(self))))
+        return self._plan.get(index)
+
+    def get_many(self, indices: Sequence[int], copy: bool = True) -> list[Any]:
+        """The samples at these positions, in this order; the same one may come several times.
+
+        Positions count from 0 in the order of the stream, which must be one without stages, or
+        with select(), drop() and rename() only; negative ones count from the end. Every block
+        is read once a call, neighbours in one request. Shards are packed for it by small
+        blocks: ``pack(..., block_bytes="4 KiB", codec="none")``.
+
+        Args:
+            indices: a list, a range, an int64 array.
+            copy: False lends arrays as read-only views of memory that they share.
+
+        Raises:
+            IndexError: there is no such sample.
+            UnsupportedError: the samples are not counted: ``squirrel index`` counts them.
+        """
+        return self._plan.get_many(indices, copy)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """What torch's DataLoader calls for a batch of a map-style dataset: get_many()."""
+        return self._plan.get_many(indices)
+
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:

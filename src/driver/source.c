@@ -11,11 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "driver/access.h"
 #include "driver/source.h"
 #include "format/format.h"
 #include "sqrl/codec.h"
 
-enum { MAX_OPEN = 32 };
+/* Open files of one source, and memory for their indexes (but of MIN_OPEN of any size).
+ */
+enum { MAX_OPEN = 256, MIN_OPEN = 8, MAX_OPEN_BYTES = 128 << 20, BYTES_PER_BLOCK = 64 };
 
 struct core {
     int refs;
@@ -42,11 +45,13 @@ struct sqrl_source {
     uint64_t fingerprint;
     struct sqrl_lock lock;       /* all below */
     struct core *open[MAX_OPEN]; /* most recently used first */
+    uint64_t open_bytes;         /* of their indexes */
     size_t open_count;
     uint64_t samples; /* valid when samples_known */
     bool samples_known;
     struct sqrl_schema schema;
     enum { SCHEMA_UNSEEN, SCHEMA_NONE, SCHEMA_READ } schema_state;
+    struct sqrl_access access;
 };
 
 struct sqrl_shard_reader {
@@ -186,6 +191,7 @@ done:
 static void source_lock(struct sqrl_source *source) {
     if (sqrl_lock_take(&source->lock)) {
         source->open_count = 0;
+        source->open_bytes = 0;
         memset(source->open, 0, sizeof source->open);
     }
 }
@@ -210,21 +216,40 @@ static struct core *cache_get(struct sqrl_source *source, uint64_t shard) {
     return core;
 }
 
+static uint64_t index_bytes(const struct core *core) {
+    return BYTES_PER_BLOCK * core->info.blocks;
+}
+
+/* Makes room for one more; those that have to go are put into gone[]. */
+static size_t cache_evict(struct sqrl_source *source, uint64_t bytes,
+                          struct core *gone[MAX_OPEN]) {
+    size_t count = 0;
+    while (
+        source->open_count == MAX_OPEN ||
+        (source->open_count >= MIN_OPEN && source->open_bytes + bytes > MAX_OPEN_BYTES)) {
+        gone[count] = source->open[--source->open_count];
+        source->open_bytes -= index_bytes(gone[count++]);
+    }
+    return count;
+}
+
 static void cache_put(struct sqrl_source *source, struct core *core) {
-    struct core *old = NULL;
+    struct core *gone[MAX_OPEN];
+    size_t going = 0;
     bool there = false;
     source_lock(source);
     for (size_t i = 0; i < source->open_count; i++)
         there = there || source->open[i]->shard == core->shard;
     if (!there) {
-        if (source->open_count == MAX_OPEN)
-            old = source->open[--source->open_count];
+        going = cache_evict(source, index_bytes(core), gone);
+        source->open_bytes += index_bytes(core);
         memmove(source->open + 1, source->open, source->open_count * sizeof core);
         source->open[0] = core_ref(core);
         source->open_count++;
     }
     sqrl_lock_drop(&source->lock);
-    core_unref(old);
+    while (going)
+        core_unref(gone[--going]);
 }
 
 static int core_get(struct sqrl_source *source, uint64_t shard, struct core **out,
@@ -265,6 +290,7 @@ int sqrl_source_new(const struct sqrl_driver_args *args,
     source->refs = 1;
     sqrl_lock_init(&source->lock);
     source->context = sqrl_context_ref(args->context);
+    sqrl_access_init(&source->access, args->context);
     source->fs = sqrl_fs_ref(args->fs);
     source->driver = driver;
     source->prefix_size = prefix_size;
@@ -313,6 +339,7 @@ void sqrl_source_unref(struct sqrl_source *source) {
     free((void *)source->settings.items);
     free(source->url);
     sqrl_schema_reset(&source->schema);
+    sqrl_access_reset(&source->access);
     sqrl_lock_reset(&source->lock);
     sqrl_fs_unref(source->fs);
     sqrl_context_unref(source->context);
@@ -321,6 +348,14 @@ void sqrl_source_unref(struct sqrl_source *source) {
 
 struct sqrl_context *sqrl_source_context(const struct sqrl_source *source) {
     return source->context;
+}
+
+struct sqrl_access *sqrl_source_access(struct sqrl_source *source) {
+    return &source->access;
+}
+
+bool sqrl_source_local(const struct sqrl_source *source) {
+    return sqrl_fs_flags(source->fs) & SQRL_FS_LOCAL;
 }
 
 const char *sqrl_source_url(const struct sqrl_source *source) {
@@ -545,6 +580,39 @@ int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
         *out = NULL;
     }
     return rc ? at_block(reader, block, rc, err) : SQRL_OK;
+}
+
+int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader, const uint64_t *blocks,
+                                size_t count, const struct sqrl_cancel *cancel,
+                                struct sqrl_block **out, size_t *loaded,
+                                struct sqrl_error *err) {
+    struct core *core = reader->core;
+    const struct sqrl_format_ops *format = core->format;
+    bool has = format->size >= offsetof(struct sqrl_format_ops, load_many) +
+                                   sizeof format->load_many &&
+               format->load_many && count > 1;
+    int rc = SQRL_OK;
+    *loaded = 0;
+    if (has)
+        rc = format->load_many(core->state, blocks, count, cancel, out, loaded, err);
+    for (size_t i = 0; has && i < *loaded; i++) {
+        struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
+        format->block_info(core->state, blocks[i], &info);
+        out[i]->shard = core->shard;
+        out[i]->number = blocks[i];
+        out[i]->first = info.first;
+    }
+    if (rc)
+        return at_block(reader, *loaded < count ? blocks[*loaded] : SQRL_UNKNOWN, rc,
+                        err);
+    for (; *loaded < count; ++*loaded) {
+        rc = sqrl_shard_reader_load(reader, blocks[*loaded], cancel, &out[*loaded], err);
+        if (rc) { /* the samples before the fault are nobody's here */
+            sqrl_block_unref(out[*loaded]);
+            return rc;
+        }
+    }
+    return SQRL_OK;
 }
 
 bool sqrl_shard_reader_cuts(const struct sqrl_shard_reader *reader) {

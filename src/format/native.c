@@ -49,6 +49,7 @@ const struct sqrl_format_ops sqrl_format_native = {
     .finish = native_finish,
     .dispose = native_dispose,
     .check = native_check,
+    .load_many = native_load_many,
 };
 
 void sqrl_native_summary_reset(struct sqrl_native_summary *summary) {

@@ -74,8 +74,19 @@ int native_open(void *reader, const struct sqrl_reader_args *args,
 void native_block_info(const void *reader, uint64_t block, struct sqrl_block_info *out);
 int native_load(void *reader, uint64_t block, const struct sqrl_cancel *cancel,
                 struct sqrl_block **out, struct sqrl_error *err);
+int native_load_many(void *reader, const uint64_t *blocks, size_t count,
+                     const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                     size_t *loaded, struct sqrl_error *err);
 int native_check(void *reader, const struct sqrl_cancel *cancel, struct sqrl_error *err);
 void native_close(void *reader);
+
+/* What damage means, for all ways of loading; the new block's shard and place, before its
+ * bytes are there; its samples, when they are. */
+int native_checksum_differs(const struct native_block *block, struct sqrl_error *err);
+int native_block_begin(struct native_reader *reader, uint64_t number,
+                       struct sqrl_block **out, struct sqrl_error *err);
+int native_block_parse(struct native_reader *reader, const struct native_block *from,
+                       struct sqrl_block *block, struct sqrl_error *err);
 
 struct native_writer {
     struct sqrl_context *context;

@@ -36,7 +36,7 @@ void native_close(void *state) {
     native_tail_reset(&reader->tail);
 }
 
-static int checksum_differs(const struct native_block *block, struct sqrl_error *err) {
+int native_checksum_differs(const struct native_block *block, struct sqrl_error *err) {
     return sqrl_error_set(err, SQRL_E_CORRUPT,
                           "checksum differs at offset %llu (%llu bytes): the file was "
                           "damaged or changed after it was written; restore it, or run "
@@ -55,7 +55,7 @@ static int load_compressed(struct native_reader *reader, const struct native_blo
     rc = sqrl_file_read_exact(reader->file, block->offset, stored->data, size, cancel,
                               err);
     if (rc == SQRL_OK && sqrl_xxh3(stored->data, size) != block->checksum)
-        rc = checksum_differs(block, err);
+        rc = native_checksum_differs(block, err);
     if (rc == SQRL_OK)
         rc = reader->tail.codec->decompress(stored->data, size, raw->data,
                                             (size_t)block->raw, err);
@@ -126,7 +126,7 @@ static int plan_check(const struct stored_plan *plan, const struct sqrl_codec_op
         sqrl_xxh3_update(&state, range->data, range->size);
     }
     if (sqrl_xxh3_digest(&state) != block->checksum)
-        return checksum_differs(block, err);
+        return native_checksum_differs(block, err);
     uint8_t *expected = plan->framing + plan->framing_size;
     codec->stored_framing(block->raw, expected);
     if (memcmp(plan->framing, expected, plan->framing_size) != 0)
@@ -152,6 +152,19 @@ static int load_stored(struct native_reader *reader, const struct native_block *
     return rc;
 }
 
+int native_block_parse(struct native_reader *reader, const struct native_block *from,
+                       struct sqrl_block *block, struct sqrl_error *err) {
+    block->bytes->size = (size_t)from->raw;
+    sqrl_count(reader->context, SQRL_COUNT_BYTES_DECODED, from->raw);
+    int rc = sqrl_block_parse_msgpack(block, 0, NULL, &reader->limits, err);
+    if (rc == SQRL_OK && block->count != from->samples)
+        rc = sqrl_error_set(err, SQRL_E_CORRUPT,
+                            "holds %u samples where the footer says %u: the file was "
+                            "written by a faulty program",
+                            block->count, from->samples);
+    return rc;
+}
+
 static int load_bytes(struct native_reader *reader, const struct native_block *from,
                       const struct sqrl_cancel *cancel, struct sqrl_block *block,
                       struct sqrl_error *err) {
@@ -161,35 +174,34 @@ static int load_bytes(struct native_reader *reader, const struct native_block *f
     rc = from->flags & NATIVE_STORED
              ? load_stored(reader, from, cancel, block->bytes, err)
              : load_compressed(reader, from, cancel, block->bytes, err);
+    return rc ? rc : native_block_parse(reader, from, block, err);
+}
+
+int native_block_begin(struct native_reader *reader, uint64_t number,
+                       struct sqrl_block **out, struct sqrl_error *err) {
+    *out = NULL;
+    if (number >= reader->tail.blocks)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "there is no block %llu: the shard has %llu", LLU(number),
+                              LLU(reader->tail.blocks));
+    int rc = sqrl_block_new(reader->context, out, err);
     if (rc)
         return rc;
-    block->bytes->size = (size_t)from->raw;
-    sqrl_count(reader->context, SQRL_COUNT_BYTES_DECODED, from->raw);
-    rc = sqrl_block_parse_msgpack(block, 0, NULL, &reader->limits, err);
-    if (rc == SQRL_OK && block->count != from->samples)
-        rc = sqrl_error_set(err, SQRL_E_CORRUPT,
-                            "holds %u samples where the footer says %u: the file was "
-                            "written by a faulty program",
-                            block->count, from->samples);
-    return rc;
+    (*out)->shard = reader->shard;
+    (*out)->number = number;
+    (*out)->first = reader->tail.block[number].first;
+    return SQRL_OK;
 }
 
 int native_load(void *state, uint64_t number, const struct sqrl_cancel *cancel,
                 struct sqrl_block **out, struct sqrl_error *err) {
     struct native_reader *reader = state;
     *out = NULL;
-    if (number >= reader->tail.blocks)
-        return sqrl_error_set(err, SQRL_E_INVALID,
-                              "there is no block %llu: the shard has %llu", LLU(number),
-                              LLU(reader->tail.blocks));
-    const struct native_block *from = &reader->tail.block[number];
     struct sqrl_block *block = NULL;
-    int rc = sqrl_block_new(reader->context, &block, err);
+    int rc = native_block_begin(reader, number, &block, err);
     if (rc)
         return rc;
-    block->shard = reader->shard;
-    block->number = number;
-    block->first = from->first;
+    const struct native_block *from = &reader->tail.block[number];
     rc = load_bytes(reader, from, cancel, block, err);
     if (rc) {
         sqrl_block_unref(block);

@@ -169,9 +169,10 @@ static int cancelled(struct sqrl_error *err) {
     return sqrl_error_set(err, SQRL_E_CANCELLED, "reading was cancelled");
 }
 
-/* One call's worth from range *first on; moves *first on. */
+/* One call's worth from range *first on; moves *first on, and *end to the end of what was
+ * read. */
 static int read_some(struct sqrl_local *local, struct local_file *f,
-                     const struct batch *b, size_t *first,
+                     const struct batch *b, size_t *first, uint64_t *end,
                      const struct sqrl_cancel *cancel, struct sqrl_error *err) {
     struct iovec iov[PIECES];
     struct sqrl_range *r = range_at(b, *first);
@@ -186,7 +187,8 @@ static int read_some(struct sqrl_local *local, struct local_file *f,
     do {
         if (sqrl_cancel_requested(cancel))
             return cancelled(err);
-        n = preadv(f->fd, iov, pieces, (off_t)offset);
+        n = pieces == 1 ? pread(f->fd, iov[0].iov_base, iov[0].iov_len, (off_t)offset)
+                        : preadv(f->fd, iov, pieces, (off_t)offset);
     } while (n < 0 && errno == EINTR);
     if (n < 0) {
         return sqrl_error_set_errno(err, errno, "can't read %zu bytes at offset %llu",
@@ -202,7 +204,8 @@ static int read_some(struct sqrl_local *local, struct local_file *f,
         sqrl_count(local->context, SQRL_COUNT_BYTES_READ, (uint64_t)n);
     }
     *first = book(b, *first, (size_t)n);
-    return check_size(f, offset + (uint64_t)n, err);
+    *end = SQRL_MAX(*end, offset + (uint64_t)n);
+    return SQRL_OK;
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -234,8 +237,11 @@ static int local_file_read(void *fs, void *file, struct sqrl_range *ranges, size
     struct batch b = {ranges, NULL, count};
     int rc = put_in_order(&b, err);
     size_t first = 0;
+    uint64_t end = 0;
     while (rc == SQRL_OK && first < count)
-        rc = read_some(fs, file, &b, &first, cancel, err);
+        rc = read_some(fs, file, &b, &first, &end, cancel, err);
+    if (rc == SQRL_OK && end)
+        rc = check_size(file, end, err);
     free(b.order);
     return rc;
 }

@@ -274,6 +274,10 @@ int sqrl_plan_batch(struct sqrl_plan *plan, const struct sqrl_batch_options *opt
 struct sqrl_source *sqrl_plan_get_source(const struct sqrl_plan *plan) {
     return plan->source;
 }
+bool sqrl_plan_keeps_positions(const struct sqrl_plan *plan) {
+    return !plan->batched && !plan->shuffled && !plan->limited && !plan->filters;
+}
+
 bool sqrl_plan_is_batched(const struct sqrl_plan *plan) {
     return plan->batched;
 }

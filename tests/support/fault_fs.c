@@ -109,6 +109,7 @@ static int fault_file_read(void *fs, void *file, struct sqrl_range *ranges, size
     struct sqrl_file *inner = ((struct fault_file *)file)->inner;
     const char *path = sqrl_file_path(inner);
     bool struck = strikes(f->plan, &f->plan->reads, f->plan->fail_read);
+    __atomic_fetch_add(&f->plan->ranges, (unsigned)count, __ATOMIC_RELAXED);
     int rc = wait_slowly(f->plan, cancel, path, err);
     if (rc != SQRL_OK)
         return rc;

@@ -22,6 +22,7 @@ struct fault_plan {
     unsigned slow_ms;    /* each read takes this long; cancel ends it */
     /* what happened */
     unsigned stats, lists, opens, reads, creates, writes, commits;
+    unsigned ranges; /* of all reads */
 };
 
 /* Wraps `inner` (takes a reference). */

@@ -1,0 +1,198 @@
+/* access.c - samples by position: Plan.get and Plan.get_many. */
+#include "ext.h"
+
+#include <stdlib.h>
+
+/* Positions as the library takes them; free() `items`. */
+struct indices {
+    uint64_t *items;
+    size_t count;
+};
+
+static int index_error(const struct sqrl_source *source, PyObject *index,
+                       uint64_t samples) {
+    if (samples == 0)
+        PyErr_Format(PyExc_IndexError, "there is no sample %S: %s has none", index,
+                     sqrl_source_url(source));
+    else
+        PyErr_Format(
+            PyExc_IndexError,
+            "there is no sample %S: %s has %llu, numbered 0 to %llu (or -%llu to "
+            "-1, from the end)",
+            index, sqrl_source_url(source), (unsigned long long)samples,
+            (unsigned long long)samples - 1, (unsigned long long)samples);
+    return -1;
+}
+
+/* One position, counted from the end when it is negative. */
+static int take_index(const struct sqrl_source *source, PyObject *object,
+                      uint64_t samples, uint64_t *out) {
+    PyObject *index = PyNumber_Index(object);
+    if (index == NULL)
+        return -1;
+    int overflow = 0, rc = 0;
+    long long value = PyLong_AsLongLongAndOverflow(index, &overflow);
+    if (value < 0 && !overflow)
+        value += (long long)samples;
+    if (overflow || value < 0 || (uint64_t)value >= samples)
+        rc = index_error(source, index, samples);
+    *out = (uint64_t)value;
+    Py_DECREF(index);
+    return rc;
+}
+
+static int take_int64(const struct sqrl_source *source, int64_t value, uint64_t samples,
+                      uint64_t *out) {
+    int64_t index = value < 0 ? value + (int64_t)samples : value;
+    *out = (uint64_t)index;
+    if (index >= 0 && (uint64_t)index < samples)
+        return 0;
+    PyObject *object = PyLong_FromLongLong(value);
+    if (object != NULL)
+        index_error(source, object, samples);
+    Py_XDECREF(object);
+    return -1;
+}
+
+/* int64[n], as NumPy makes it. 1: taken, 0: it is something else, -1: an exception. */
+static int take_buffer(const struct sqrl_source *source, PyObject *object,
+                       uint64_t samples, struct indices *out) {
+    Py_buffer view;
+    if (PyBytes_Check(object) || !PyObject_CheckBuffer(object))
+        return 0;
+    if (PyObject_GetBuffer(object, &view, PyBUF_ND | PyBUF_FORMAT) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    int rc = 0;
+    const char *format = view.format == NULL ? "B" : view.format;
+    if (view.ndim == 1 && view.itemsize == 8 &&
+        (strcmp(format, "l") == 0 || strcmp(format, "q") == 0)) {
+        const int64_t *values = view.buf;
+        out->count = (size_t)view.shape[0];
+        out->items = malloc(out->count * sizeof *out->items + 1);
+        rc = out->items == NULL ? -1 : 1;
+        if (rc < 0)
+            PyErr_NoMemory();
+        for (size_t i = 0; rc > 0 && i < out->count; i++)
+            if (take_int64(source, values[i], samples, &out->items[i]) < 0)
+                rc = -1;
+    }
+    PyBuffer_Release(&view);
+    return rc;
+}
+
+static int take_indices(const struct sqrl_source *source, PyObject *object,
+                        uint64_t samples, struct indices *out) {
+    int rc = take_buffer(source, object, samples, out);
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    PyObject *list = PySequence_List(object);
+    if (list == NULL)
+        return -1;
+    out->count = (size_t)PyList_Size(list);
+    out->items = malloc(out->count * sizeof *out->items + 1);
+    rc = out->items == NULL ? -1 : 0;
+    if (rc < 0)
+        PyErr_NoMemory();
+    for (size_t i = 0; rc == 0 && i < out->count; i++)
+        rc = take_index(source, PyList_GetItem(list, (Py_ssize_t)i), samples,
+                        &out->items[i]);
+    Py_DECREF(list);
+    return rc;
+}
+
+/* Whether sample i of the plan is sample i of its source, and how many there are. */
+static int check_plan(struct ext_state *state, const struct sqrl_plan *plan,
+                      uint64_t *samples) {
+    struct sqrl_source *source = sqrl_plan_get_source(plan);
+    struct sqrl_error err;
+    if (!sqrl_plan_keeps_positions(plan)) {
+        PyErr_SetString(
+            PyExc_TypeError,
+            "samples have positions only behind select, drop and rename: take "
+            "them from the stream in front of filter, shuffle_all, take, skip "
+            "and batch");
+        return -1;
+    }
+    int rc = SQRL_OK;
+    Py_BEGIN_ALLOW_THREADS
+    *samples = sqrl_source_samples(source);
+    if (*samples == SQRL_UNKNOWN) { /* says why */
+        uint64_t shard, row;
+        rc = sqrl_source_locate(source, 0, &shard, &row, &err);
+    }
+    Py_END_ALLOW_THREADS
+    if (rc == SQRL_OK)
+        return 0;
+    ext_raise(state, &err);
+    return -1;
+}
+
+static struct sqrl_samples *read_samples(struct ext_state *state, struct sqrl_plan *plan,
+                                         const uint64_t *indices, size_t count) {
+    struct sqrl_samples *samples = NULL;
+    struct sqrl_error err;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_source_get_many(sqrl_plan_get_source(plan), indices, count, NULL, &samples,
+                              &err);
+    Py_END_ALLOW_THREADS
+    ext_log_drain(state);
+    if (rc != SQRL_OK)
+        ext_raise(state, &err);
+    return samples;
+}
+
+PyObject *ext_plan_get_one(PyObject *self, PyObject *index) {
+    struct ext_state *state = ext_state_of(self);
+    struct sqrl_plan *plan = ext_plan_get(self);
+    uint64_t samples, position;
+    if (check_plan(state, plan, &samples) < 0 ||
+        take_index(sqrl_plan_get_source(plan), index, samples, &position) < 0)
+        return NULL;
+    struct sqrl_samples *got = read_samples(state, plan, &position, 1);
+    if (got == NULL)
+        return NULL;
+    struct ext_builder builder;
+    ext_builder_init(&builder, state, true, sqrl_plan_projection(plan));
+    builder.tuples = ext_plan_tuples(self);
+    PyObject *sample =
+        ext_build_sample(&builder, got->samples[0].block, got->samples[0].index);
+    ext_builder_reset(&builder);
+    sqrl_samples_release(got);
+    return sample;
+}
+
+PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *keys[] = {"indices", "copy", NULL};
+    struct ext_state *state = ext_state_of(self);
+    struct sqrl_plan *plan = ext_plan_get(self);
+    struct indices indices = {NULL, 0};
+    struct sqrl_samples *got = NULL;
+    PyObject *object, *list = NULL;
+    uint64_t samples;
+    int copy = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:get_many", keys, &object, &copy))
+        return NULL;
+    ext_share_cores(state);
+    if (check_plan(state, plan, &samples) == 0 &&
+        take_indices(sqrl_plan_get_source(plan), object, samples, &indices) == 0)
+        got = read_samples(state, plan, indices.items, indices.count);
+    free(indices.items);
+    if (got == NULL)
+        return NULL;
+    struct ext_builder builder;
+    ext_builder_init(&builder, state, copy != 0, sqrl_plan_projection(plan));
+    builder.tuples = ext_plan_tuples(self);
+    list = PyList_New((Py_ssize_t)got->count);
+    for (size_t i = 0; list != NULL && i < got->count; i++) {
+        PyObject *sample =
+            ext_build_sample(&builder, got->samples[i].block, got->samples[i].index);
+        if (sample == NULL || PyList_SetItem(list, (Py_ssize_t)i, sample) < 0)
+            Py_CLEAR(list);
+    }
+    ext_builder_reset(&builder);
+    sqrl_samples_release(got);
+    return list;
+}

@@ -1,0 +1,28 @@
+/* access.h - what a source keeps for random access: access.c. */
+#ifndef SQRL_DRIVER_ACCESS_H
+#define SQRL_DRIVER_ACCESS_H
+
+#include "driver/block_cache.h"
+#include "sqrl/source.h"
+
+struct sqrl_access {
+    struct sqrl_lock lock;
+    uint64_t *first; /* [shards + 1]: samples before each shard; NULL until needed */
+    struct sqrl_block_cache cache;
+};
+
+void sqrl_access_init(struct sqrl_access *access, struct sqrl_context *context);
+void sqrl_access_reset(struct sqrl_access *access);
+
+/* Blocks of one shard by their rising numbers, with as few requests as the format knows
+ * to make (source.c). On failure out[0, *loaded) are set all the same. */
+SQRL_CHECK int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader,
+                                           const uint64_t *blocks, size_t count,
+                                           const struct sqrl_cancel *cancel,
+                                           struct sqrl_block **out, size_t *loaded,
+                                           struct sqrl_error *err);
+/* source.c */
+struct sqrl_access *sqrl_source_access(struct sqrl_source *source);
+bool sqrl_source_local(const struct sqrl_source *source);
+
+#endif

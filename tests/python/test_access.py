@@ -1,0 +1,118 @@
+"""Samples by position: len, indexing, slices, get_many, as a map-style dataset of torch."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import squirrel
+
+from sample_data import image_samples
+
+
+def numbers(samples: list[dict]) -> list[int]:
+    return [sample["label"] for sample in samples]
+
+
+def test_index_and_slice(images: Path) -> None:
+    stream = squirrel.open(images)
+    all_samples = list(image_samples(2000))
+    assert len(stream) == 2000
+    for index in (0, 1, 299, 300, 1234, 1999, -1, -2000, np.int64(17), True):
+        got, want = stream[index], all_samples[index]
+        assert got.keys() == want.keys() and got["label"] == want["label"]
+        np.testing.assert_array_equal(got["image"], want["image"])
+        assert got["image"].flags.writeable and got["image"].flags.owndata
+    for part in (slice(3), slice(290, 310), slice(None, None, -501), slice(5, 2), slice(-3, None)):
+        assert numbers(stream[part]) == list(range(2000))[part]
+
+
+def test_get_many(images: Path) -> None:
+    stream = squirrel.open(images)
+    rng = np.random.default_rng(3)
+    wanted = rng.integers(-2000, 2000, 1500)
+    expected = [int(i) % 2000 for i in wanted]
+    for indices in (wanted, wanted.tolist(), tuple(wanted), wanted.astype(np.int32), wanted[::1]):
+        assert numbers(stream.get_many(indices)) == expected
+    assert numbers(stream.get_many(range(10, 0, -1))) == list(range(10, 0, -1))
+    assert numbers(stream.get_many(np.arange(20)[::-3])) == list(range(19, 0, -3))
+    assert stream.get_many([]) == []
+    assert numbers(stream.get_many([5, 5, -1, 5])) == [5, 5, 1999, 5]
+    views = stream.get_many([7, 1000], copy=False)
+    assert not views[0]["image"].flags.writeable
+    del stream
+    np.testing.assert_array_equal(views[1]["image"], list(image_samples(1001))[1000]["image"])
+
+
+def test_behind_select_drop_and_rename(images: Path) -> None:
+    stream = squirrel.open(images).select("label", "text").rename(label="n").drop("text")
+    assert stream[41] == {"n": 41}
+    assert stream.get_many([3, -1]) == [{"n": 3}, {"n": 1999}]
+    assert pickle.loads(pickle.dumps(stream))[41] == {"n": 41}
+    for other in (stream.filter("n > 3"), stream.take(3), stream.shuffle_all(1), stream.batch(4)):
+        with pytest.raises(TypeError, match="in front of filter"):
+            other[0]
+
+
+def test_errors(images: Path, tmp_path: Path) -> None:
+    stream = squirrel.open(images)
+    for index in (2000, -2001, 2**70, -(2**70)):
+        with pytest.raises(IndexError, match=rf"no sample {index}: .* 2000, numbered 0 to 1999"):
+            stream[index]
+    with pytest.raises(IndexError, match="no sample 2000"):
+        stream.get_many(np.array([0, 2000]))
+    for wrong in ("3", 1.0, None):
+        with pytest.raises(TypeError):
+            stream[wrong]
+        with pytest.raises(TypeError):
+            stream.get_many([0, wrong])
+    with pytest.raises(TypeError):
+        stream.get_many(3)
+    squirrel.pack([], tmp_path / "empty")
+    with pytest.raises(IndexError, match="has none"):
+        squirrel.open(tmp_path / "empty")[0]
+    squirrel.pack([{"a": 1}], tmp_path / "a.gz")
+    with pytest.raises(squirrel.UnsupportedError, match="squirrel index"):
+        squirrel.open(tmp_path / "a.gz")[0]
+
+
+def test_small_blocks_for_random_access(tmp_path: Path) -> None:
+    report = squirrel.pack(image_samples(500), tmp_path / "d", block_bytes="4 KiB", codec="none")
+    assert report.samples == 500
+    stream = squirrel.open(tmp_path / "d")
+    order = np.random.default_rng(1).permutation(500)
+    assert numbers(stream.get_many(order)) == order.tolist()
+    assert numbers(list(stream)) == list(range(500))
+
+
+def test_map_style_dataset_of_torch(images: Path) -> None:
+    pytest.importorskip("torch")
+    code = """
+        import sys
+        import torch.utils.data
+        import squirrel
+
+        dataset = squirrel.open(sys.argv[1]).select("label")
+        for workers in (0, 2):
+            loader = torch.utils.data.DataLoader(dataset, batch_size=64, shuffle=True, num_workers=workers)
+            seen = torch.cat([batch["label"] for batch in loader]).tolist()
+            assert sorted(seen) == list(range(2000)) and seen != sorted(seen)
+        """
+    import textwrap
+
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(images)], check=True, timeout=120)
+
+
+def test_threads_and_forks(images: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    stream = squirrel.open(images)
+    wanted = [np.random.default_rng(i).integers(0, 2000, 300) for i in range(16)]
+    with ThreadPoolExecutor(4) as pool:
+        for want, got in zip(wanted, pool.map(stream.get_many, wanted)):
+            assert numbers(got) == want.tolist()
