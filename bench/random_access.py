@@ -4,8 +4,9 @@
     bench/random_access.py [--rounds 5] [--folder bench/work/random] [--python ours=PATH]
 
 Works: `records`, 300,000 dicts of 1,000 random bytes; `a`, 60,000 dicts {"image": uint8[32,32,3], "label": int}.
-Every contender gives dicts whose bytes are their own (Lance: one array of the images alone). Each runs in its
-own process, in turn, round after round; the figures are medians. Ours runs in .venv, the peers in bench/envs/random, which pip fills on first use.
+Every contender gives dicts whose bytes are their own (Lance: one array of the images alone). Each runs in its own
+process, in turn, round after round; the figures are medians. Ours runs in .venv, the peers in bench/envs/random,
+which pip fills on first use.
 """
 from __future__ import annotations
 

@@ -275,7 +275,8 @@ struct sqrl_source *sqrl_plan_get_source(const struct sqrl_plan *plan) {
     return plan->source;
 }
 bool sqrl_plan_keeps_positions(const struct sqrl_plan *plan) {
-    return !plan->batched && !plan->shuffled && !plan->limited && !plan->filters;
+    return !plan->batched && !plan->shuffled && !plan->limited && !plan->filters &&
+           !plan->distributed;
 }
 
 bool sqrl_plan_is_batched(const struct sqrl_plan *plan) {
