@@ -95,7 +95,8 @@ int sqrl_listing_empty(const struct sqrl_listing *listing, struct sqrl_error *er
                               "open one of them",
                               listing->directories,
                               listing->directories == 1 ? "y" : "ies");
-    return sqrl_error_set(err, SQRL_E_NOT_FOUND, "the directory holds no data files");
+    return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                          "the directory holds no data files; is it the right one?");
 }
 
 char *sqrl_url_prefix(struct sqrl_fs *fs, const char *url, const char *path,

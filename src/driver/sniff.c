@@ -89,6 +89,22 @@ static void choose(struct sqrl_context *context, const struct sqrl_probe *probe,
     }
 }
 
+/* A name that promises compression over bytes that are none, and no format's either: the
+ * formats' own messages would be about their first byte. */
+static int check_compressed(const struct sqrl_probe *probe,
+                            const struct sqrl_sniffed *found, const char *begins,
+                            struct sqrl_error *err) {
+    const struct sqrl_codec_ops *named = sqrl_codec_by_suffix(probe->path);
+    if (!named || probe->inner || found->certain)
+        return SQRL_OK;
+    sqrl_error_set(
+        err, SQRL_E_FORMAT,
+        "the name says %s, but the file begins with %s: it is damaged, or named "
+        "wrongly",
+        named->name, begins);
+    return sqrl_error_at(err, SQRL_E_FORMAT, "%s", probe->path);
+}
+
 static int read_head(struct sqrl_file *file, uint8_t *head, size_t *size,
                      struct sqrl_error *err) {
     struct sqrl_range range = {.size = SQRL_SNIFF_BYTES, .data = head};
@@ -131,6 +147,7 @@ int sqrl_sniff(struct sqrl_context *context, struct sqrl_fs *fs, const char *pat
     }
     choose(context, &probe, damaged, out);
     describe(&probe, out->begins, sizeof out->begins);
+    rc = check_compressed(&probe, out, out->begins, err);
 done:
     sqrl_file_unref(file);
     return rc;

@@ -99,10 +99,11 @@ static int idx_sniff(const struct sqrl_probe *probe) {
     const uint8_t *bytes = probe->inner ? probe->inner : probe->head;
     size_t size = probe->inner ? probe->inner_size : probe->head_size;
     struct header h;
-    if (size < 8 || check_magic(bytes, NULL) != SQRL_OK ||
-        size < 4 + 4 * (size_t)bytes[3] || read_header(bytes, &h, NULL) != SQRL_OK)
+    if (size < 4 || check_magic(bytes, NULL) != SQRL_OK)
         return 0;
-    return 90;
+    if (size < 4 + 4 * (size_t)bytes[3])
+        return 40; /* cut within its header */
+    return read_header(bytes, &h, NULL) == SQRL_OK ? 90 : 0;
 }
 
 /* --- reading a file's elements --- */
@@ -114,7 +115,8 @@ struct elements {
 };
 
 static int short_header(struct sqrl_error *err) {
-    return sqrl_error_set(err, SQRL_E_TRUNCATED, "the file ends within its header");
+    return sqrl_error_set(err, SQRL_E_TRUNCATED,
+                          "the file ends within its header: get it again");
 }
 
 /* Reads the header; the payload then stands behind it. */
@@ -157,7 +159,7 @@ static int elements_open(struct elements *e, struct sqrl_context *context,
         rc = sqrl_error_set(
             err, size < want ? SQRL_E_TRUNCATED : SQRL_E_CORRUPT,
             "the header tells %llu samples, %llu bytes in all; the file has "
-            "%llu bytes",
+            "%llu bytes: get it again",
             (unsigned long long)e->h.shape[0], (unsigned long long)want,
             (unsigned long long)size);
     return rc;

@@ -268,7 +268,10 @@ static int no_trailer(struct sqrl_file *file, struct sqrl_error *err) {
     if (rc)
         return rc;
     if (!begins_like_data(head, size))
-        return sqrl_error_set(err, SQRL_E_FORMAT, "this is not a native shard");
+        return sqrl_error_set(
+            err, SQRL_E_FORMAT,
+            "this is not a native shard: neither its beginning nor its end "
+            "is one's; is it named wrongly?");
     return sqrl_error_set(err, SQRL_E_TRUNCATED,
                           "there is no footer at the end (offset %llu): the file was not "
                           "written or copied whole; copy or pack it again",

@@ -233,7 +233,9 @@ int sqrl_block_parse_jsonl(struct sqrl_block *block, size_t from, unsigned flags
     if (rc)
         return at_line(block, from, offset, rc, err);
     if (offset < size) {
-        sqrl_error_set(err, SQRL_E_TRUNCATED, "the data end within a JSON value");
+        sqrl_error_set(err, SQRL_E_TRUNCATED,
+                       "the data end within a JSON value: they were cut short, get "
+                       "them again");
         return at_line(block, from, offset, SQRL_E_TRUNCATED, err);
     }
     return SQRL_OK;

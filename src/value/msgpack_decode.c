@@ -66,8 +66,11 @@ COLD int fail(struct decoder *d, int code, const uint8_t *at, const char *text,
 /* The value at `at` needs `need` bytes, and they are not there. */
 COLD int cut_short(struct decoder *d, const uint8_t *at, uint64_t need) {
     if (need > d->limits.max_bytes - (uint64_t)(at - d->start))
-        return fail(d, SQRL_E_LIMIT, at, "a value is larger than the limit of bytes,",
-                    d->limits.max_bytes);
+        return fail(
+            d, SQRL_E_LIMIT, at,
+            "a value claims more bytes than the limit, so the data are damaged: the "
+            "limit is",
+            d->limits.max_bytes);
     return fail(d, SQRL_E_TRUNCATED, at,
                 "the data end within a value; bytes missing at least:",
                 need - (uint64_t)(d->size_end - at));

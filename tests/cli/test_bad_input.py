@@ -101,6 +101,22 @@ def test_no_lines_are_no_samples(squirrel, tmp_path):
     assert json.loads(squirrel("verify", "none.jsonl", "--json").stdout)["samples"] == 0
 
 
+@pytest.mark.parametrize("name, codec", [("x.gz", "gzip"), ("x.jsonl.gz", "gzip"), ("x.jsonl.zst", "zstd")])
+def test_a_name_that_promises_compression(squirrel, tmp_path, name, codec):
+    (tmp_path / name).write_bytes(bytes(range(7, 200)))
+    message = squirrel.error("cat", name)
+    assert name in message and codec in message and "07 08 09" in message
+    write_lines(tmp_path / name, samples(3))  # what is plainly something else is read as that
+    assert squirrel.rows("cat", name) == samples(3)
+
+
+def test_a_compressed_header_that_is_cut(squirrel, tmp_path):
+    whole = gzip.compress(struct.pack(">BBBBIII", 0, 0, 8, 3, 10, 4, 4) + bytes(160))
+    (tmp_path / "a.idx.gz").write_bytes(whole[:22])  # 12 of 16 bytes: no four MessagePack integers
+    good, message = lines_before_error(squirrel, "cat", "a.idx.gz")
+    assert good == [] and "a.idx.gz" in message and "get it again" in message
+
+
 def test_wrong_format(squirrel, tmp_path):
     (tmp_path / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     message = squirrel.error("cat", "image.png")
