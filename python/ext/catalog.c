@@ -307,8 +307,11 @@ static int take_source(PyObject *self, struct sync *sync, const char *name,
                        uint64_t version, PyObject *source) {
     PyObject *part[3] = {NULL, NULL, NULL};
     int rc = 0;
-    for (int i = 0; i < 3 && rc == 0; i++)
-        rc = (part[i] = PyObject_GetAttr(source, sync->attribute[i])) == NULL ? -1 : 0;
+    /* A source that is kept has its fields: its __getattr__ is not asked. */
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        part[i] = PyObject_GenericGetAttr(source, sync->attribute[i]);
+        rc = part[i] == NULL ? -1 : 0;
+    }
     if (rc == 0)
         rc = take_parts(self, sync, name, version, part);
     for (int i = 0; i < 3; i++)
@@ -350,22 +353,24 @@ static int sync_pair(PyObject *self, struct sync *sync, PyObject *key, PyObject 
     return rc;
 }
 
+/* No list of the items: so many new tuples would set off a full garbage collection. The
+ * dict may grow meanwhile, by Python code that odd values run: what is new in it was just
+ * made from the catalog. */
 static PyObject *catalog_sync(PyObject *self, PyObject *live) {
     struct sync sync;
-    /* Encoding may run Python code of odd values: not over a dict that it may change. */
-    PyObject *items = PyDict_Items(live);
-    Py_ssize_t count = items == NULL ? 0 : PyList_Size(items);
+    PyObject *key, *source;
+    Py_ssize_t at = 0;
     int rc = begin_sync(&sync);
-    for (Py_ssize_t at = 0; at < count && rc == 0; at++) {
-        PyObject *pair = PyList_GetItem(items, at);
-        rc = sync_pair(self, &sync, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    while (rc == 0 && PyDict_Next(live, &at, &key, &source)) {
+        Py_INCREF(key);
+        Py_INCREF(source);
+        rc = sync_pair(self, &sync, key, source);
+        Py_DECREF(source);
+        Py_DECREF(key);
     }
     end_sync(&sync);
-    if (items == NULL || rc < 0) {
-        Py_XDECREF(items);
+    if (rc < 0)
         return NULL;
-    }
-    Py_DECREF(items);
     Py_RETURN_NONE;
 }
 

@@ -140,19 +140,22 @@ def add_plugins(catalog: Catalog) -> None:
 def _new_sources(
     catalog: Catalog, pairs: Iterable[tuple[CatalogKey, Source]]
 ) -> list[tuple[CatalogKey, Source]]:
-    from squirrel.catalog.catalog import Catalog, CatalogKey
+    """The pairs that are not there yet, all of which can be added."""
+    from squirrel.catalog.catalog import CatalogKey, check_source, check_version
 
-    offered = Catalog()
-    new = []
+    new: list[tuple[CatalogKey, Source]] = []
+    seen: set[CatalogKey] = set()
     for pair in pairs:
         key, source = CatalogKey(*pair[0]), pair[1]
-        if key in offered and key.version != -1:
-            raise ExistsError(f"version {key.version} of source {key.identifier!r} stands there twice")
-        offered[key] = source
-        if key.version == -1 or key not in catalog:
+        check_source(source)
+        number = check_version(*key)
+        if number and key in seen:
+            raise ExistsError(f"version {number} of source {key.identifier!r} stands there twice")
+        seen.add(key)
+        if not number or key not in catalog:
             new.append((key, source))
-        elif catalog[key] != offered[key]:
+        elif catalog[key]._described() != source._described():
             raise ExistsError(
-                f"version {key.version} of source {key.identifier!r} is there already, and differs"
+                f"version {number} of source {key.identifier!r} is there already, and differs"
             )
     return new

@@ -1,8 +1,8 @@
 """Catalog: names to versioned sources.
 
-The sources are the library's; Python objects are made of those that are asked for, and kept,
-since they may be changed. What concerns a catalog as a whole is done by the library, once it
-knows what the kept objects say.
+The sources are the library's. An object is made of one that is asked for, and kept; it gets its
+fields when they are looked at, and may be changed from then on. What concerns a catalog as a
+whole is done by the library, once it knows what those objects say.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Catalog", "CatalogKey", "CatalogSource"]
 
 LATEST = -1
+OWN = ("_native", "_made", "_live", "_latest")
+FIELDS = ("driver_name", "driver_kwargs", "metadata")
 CONFLICTS = {"error": 0, "ours": 1, "theirs": 2}
 
 
@@ -56,7 +58,7 @@ def _split(key: object) -> tuple[str, int]:
     raise TypeError(f"a catalog's key is a name, (name, version) or a CatalogKey, not {key!r}")
 
 
-def _version(name: str, version: object) -> int:
+def check_version(name: str, version: object) -> int:
     """A version that a source can be set to; 0 for the one above the latest."""
     try:
         number = as_int(version)  # type: ignore[arg-type]
@@ -67,6 +69,11 @@ def _version(name: str, version: object) -> int:
     if number < 1:
         raise ArgumentError(f"source {name!r}: versions are 1, 2, 3 ..., not {version!r}")
     return number
+
+
+def check_source(source: object) -> None:
+    if not isinstance(source, Source):
+        raise TypeError(f"a catalog holds Sources, not {type(source).__name__}")
 
 
 class CatalogSource(Source):
@@ -86,6 +93,13 @@ class CatalogSource(Source):
         self._catalog = catalog
         # Only of sources that no catalog made; the others ask their catalog.
         self._versions = {version: self} if versions is None else versions
+
+    def __getattr__(self, name: str) -> Any:
+        """A field that was not looked at before."""
+        if name not in FIELDS or "_catalog" not in self.__dict__:
+            raise AttributeError(f"a source has no attribute {name!r}")
+        self._catalog._load(self)
+        return self.__dict__[name]
 
     @property
     def identifier(self) -> str:
@@ -113,7 +127,7 @@ class CatalogSource(Source):
         if self._versions is _OF_CATALOG:
             self._catalog[self._identifier, index] = value
             return
-        version = _version(self._identifier, index) or max(self._versions, default=0) + 1
+        version = check_version(self._identifier, index) or max(self._versions, default=0) + 1
         self._versions[version] = CatalogSource(
             value, self._identifier, self._catalog, version, self._versions
         )
@@ -160,7 +174,7 @@ class CatalogSource(Source):
 
     def __reduce__(self) -> Any:
         # The catalog goes along, and the source is the one that stands in it.
-        if self._catalog._live.get(self._key()) is self:
+        if self._catalog._made.get(self._key()) is self:
             return _source_of, (self._catalog, self._key())
         source = Source(self.driver_name, self.driver_kwargs, self.metadata)
         return CatalogSource, (source, self._identifier, self._catalog, self._version)
@@ -263,16 +277,18 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
     """
 
     def __init__(self) -> None:
-        self._native = _native.Catalog()
-        self._live: dict[tuple[str, int], CatalogSource] = {}  # what was handed out
+        self._start(_native.Catalog())
+
+    def _start(self, native: _native.Catalog) -> None:
+        self._native = native
+        self._made: dict[tuple[str, int], CatalogSource] = {}
+        self._live: dict[tuple[str, int], CatalogSource] = {}  # those that have their fields
         self._latest: dict[str, CatalogSource] = {}
 
-    @classmethod
-    def _of(cls, native: _native.Catalog) -> Catalog:
+    @staticmethod
+    def _of(native: _native.Catalog) -> Catalog:
         catalog = Catalog.__new__(Catalog)
-        catalog._native = native
-        catalog._live = {}
-        catalog._latest = {}
+        catalog._start(native)
         return catalog
 
     def _synced(self) -> _native.Catalog:
@@ -280,18 +296,32 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
             self._native.sync(self._live)
         return self._native
 
-    def _put(self, name: str, version: int, source: Source) -> CatalogSource:
-        made = CatalogSource(source, name, self, version, _OF_CATALOG)
-        self._live[name, version] = made
-        return made
+    def _load(self, source: CatalogSource) -> None:
+        key = (source._identifier, source._version)
+        fields = self._native.find(*key)
+        assert fields is not None  # what is removed is loaded first
+        source.__dict__.update(zip(FIELDS, fields[1:]))
+        self._live[key] = source
 
     def _find(self, name: str, version: int) -> CatalogSource | None:
-        found = self._native.find(name, version)
-        if found is None:
+        number = self._native.resolve(name, version)
+        if not number:
             return None
-        version, driver, kwargs, metadata = found
-        live = self._live.get((name, version))
-        return live or self._put(name, version, Source(driver, kwargs, metadata))
+        source = self._made.get((name, number))
+        if source is None:
+            source = self._made[name, number] = CatalogSource.__new__(CatalogSource)
+            source._identifier = name
+            source._version = number
+            source._catalog = self
+            source._versions = _OF_CATALOG
+        return source
+
+    def _release(self, name: str, version: int) -> None:
+        """A source that goes keeps its fields for who holds it."""
+        source = self._made.pop((name, version), None)
+        if source is not None and self._live.pop((name, version), None) is None:
+            self._load(source)
+            del self._live[name, version]
 
     def _all_versions(self, name: str) -> dict[int, CatalogSource]:
         return {v: self[name, v] for v in self._native.versions(name)}
@@ -304,7 +334,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
     # --- a mapping ---
 
     def __getitem__(self, identifier: Key) -> CatalogSource:
-        kept: dict[Any, CatalogSource] = self._latest if isinstance(identifier, str) else self._live
+        kept: dict[Any, CatalogSource] = self._latest if isinstance(identifier, str) else self._made
         source = kept.get(identifier)
         if source is not None:
             return source
@@ -320,9 +350,13 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
     def __setitem__(self, identifier: Key, value: Source) -> None:
         name, version = _split(identifier)
-        if not isinstance(value, Source):
-            raise TypeError(f"a catalog holds Sources, not {type(value).__name__}")
-        self._put(name, self._native.put(name, _version(name, version), value), value)
+        check_source(value)
+        number = check_version(name, version)
+        if number and self._native.resolve(name, number):
+            self._release(name, number)
+        number = self._native.put(name, number, value)
+        made = CatalogSource(value, name, self, number, _OF_CATALOG)
+        self._made[name, number] = self._live[name, number] = made
         self._latest.pop(name, None)
 
     def __delitem__(self, identifier: Key) -> None:
@@ -334,8 +368,8 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         if identifier not in self:
             raise KeyError(self._native.missing(name, version))
         for number in gone:
+            self._release(name, number)
             self._native.remove(name, number)
-            self._live.pop((name, number), None)
         self._latest.pop(name, None)
 
     def __contains__(self, identifier: object) -> bool:
@@ -385,9 +419,8 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
     def clear(self) -> None:
         """Removes all sources."""
-        self._native = _native.Catalog()
-        self._live.clear()
-        self._latest.clear()
+        for name in self._native.names():
+            del self[name]
 
     def update(self, other: Any = (), /, **more: Source) -> None:  # type: ignore[override]
         """Sets each name of a mapping or of pairs; see ``union`` for the versions of catalogs."""
@@ -425,7 +458,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         return rows
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {k: v for k, v in self.__dict__.items() if k not in ("_native", "_live", "_latest")}
+        state = {k: v for k, v in self.__dict__.items() if k not in OWN}
         return {**state, "_rows": self._rows()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
