@@ -15,7 +15,7 @@ PUBLIC = {
     "io": ["fs.h"],
     "format": ["format.h"],
     "driver": ["source.h", "pack.h"],
-    "stream": ["stream.h", "batch.h"],
+    "stream": ["stream.h", "batch.h", "mix.h"],
     "handoff": ["arrow.h", "dlpack.h"],
     "catalog": ["catalog.h"],
 }

@@ -18,6 +18,7 @@
 #include "error.h"
 #include "format.h"
 #include "fs.h"
+#include "mix.h"
 #include "option.h"
 #include "pack.h"
 #include "schema.h"

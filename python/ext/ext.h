@@ -54,6 +54,7 @@ enum ext_class {
     EXT_MONITORED,
     EXT_WINDOW,
     EXT_ORDERED,
+    EXT_MIXED,
     EXT_CLASSES
 };
 
@@ -254,7 +255,8 @@ PyObject *ext_dlpack(struct ext_state *state, struct sqrl_batch *batch, uint32_t
 extern PyType_Spec ext_source_spec, ext_plan_spec, ext_samples_spec, ext_batches_spec,
     ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec,
     ext_catalog_spec, ext_twister_spec, ext_choices_spec, ext_batched_spec,
-    ext_shuffled_spec, ext_monitored_spec, ext_window_spec, ext_ordered_spec;
+    ext_shuffled_spec, ext_monitored_spec, ext_window_spec, ext_ordered_spec,
+    ext_mixed_spec;
 
 /* Allocation and release of instances in the limited API. */
 static inline PyObject *ext_alloc(PyTypeObject *type) {

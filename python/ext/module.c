@@ -356,7 +356,7 @@ static int native_exec(PyObject *module) {
         [EXT_TWISTER] = &ext_twister_spec,     [EXT_CHOICES] = &ext_choices_spec,
         [EXT_BATCHED] = &ext_batched_spec,     [EXT_SHUFFLED] = &ext_shuffled_spec,
         [EXT_MONITORED] = &ext_monitored_spec, [EXT_WINDOW] = &ext_window_spec,
-        [EXT_ORDERED] = &ext_ordered_spec};
+        [EXT_ORDERED] = &ext_ordered_spec,     [EXT_MIXED] = &ext_mixed_spec};
     struct ext_state *state = state_of(module);
     state->module = module;
     state->log = ext_log_new();

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from squirrel._pack import PackReport, pack
     from squirrel.batch import Batch, Column
+    from squirrel.mixing import concat, interleave, mix, sample, zip
 
 __all__ = [
     "AccessError",
@@ -63,14 +64,19 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "__version__",
+    "concat",
     "configure",
     "drivers",
     "file_systems",
     "formats",
     "info",
+    "interleave",
     "metrics",
+    "mix",
     "open",
     "pack",
+    "sample",
+    "zip",
 ]
 
 # Imported on first use: they are not needed to read.
@@ -79,6 +85,11 @@ _LATER = {
     "PackReport": "squirrel._pack",
     "Batch": "squirrel.batch",
     "Column": "squirrel.batch",
+    "concat": "squirrel.mixing",
+    "interleave": "squirrel.mixing",
+    "mix": "squirrel.mixing",
+    "sample": "squirrel.mixing",
+    "zip": "squirrel.mixing",
 }
 
 

@@ -265,3 +265,22 @@ class Ordered(_Passing):
             [BaseException, tuple[str, int | None] | None], BaseException | None
         ],
     ) -> None: ...
+
+@final
+class Mixed(_Passing):
+    def __init__(
+        self,
+        iterators: tuple[Iterator[Any], ...],
+        weights: Sequence[float],
+        again: Callable[[int, int], Iterator[Any] | None],
+        seed: int = 0,
+        quota: int = 0,
+        independent: bool = False,
+    ) -> None: ...
+    @property
+    def source(self) -> int: ...
+    def set_weights(self, weights: Sequence[float], /) -> None: ...
+    def state(self) -> tuple[tuple[int, ...], tuple[int, ...], int]: ...
+    def resume(
+        self, drawn: tuple[int, ...], taken: tuple[int, ...], changes: int, ended: bool, /
+    ) -> None: ...
