@@ -116,11 +116,24 @@ SQRL_CHECK int cli_plan(const struct cli_args *args, const char *url,
 struct cli_input {
     const char *url;
     struct sqrl_plan *plan; /* NULL: standard input */
-    uint64_t take;
+    uint64_t take;          /* what is counted outside of the plan */
+    uint64_t epoch;
+    const char
+        *state_file; /* --state: where to go on, and where to write how far it came */
+    char *state;     /* its text, and afterwards the new one */
 };
 SQRL_CHECK int cli_input_open(const struct cli_args *args, const char *url,
                               struct cli_input *out, struct sqrl_error *err);
 void cli_input_close(struct cli_input *input);
+/* Writes the state that cli_input_each left, if there is one. */
+SQRL_CHECK int cli_input_save(const struct cli_args *args, const struct cli_input *input,
+                              struct sqrl_error *err);
+/* Options of order that cat and head take beside those of plans. */
+#define CLI_ORDER_OPTIONS                                                                \
+    {"epoch", 0, "N", "with --shuffle: another order of the same seed"},                 \
+        {"rank", 0, "R", "only the part of rank R (with --world-size)"}, {               \
+        "world-size", 0, "N", "of N ranks"                                               \
+    }
 
 /* Calls `visit` for every sample, and with block NULL when standard input makes wait:
  * what was held back should go out then. A non-zero return of `visit` stops and is
@@ -128,7 +141,7 @@ void cli_input_close(struct cli_input *input);
 typedef int (*cli_sample_fn)(void *arg, const struct sqrl_projection *projection,
                              const struct sqrl_block *block, uint32_t index,
                              struct sqrl_error *err);
-SQRL_CHECK int cli_input_each(const struct cli_args *args, const struct cli_input *input,
+SQRL_CHECK int cli_input_each(const struct cli_args *args, struct cli_input *input,
                               cli_sample_fn visit, void *arg, struct sqrl_error *err);
 
 /* A line that is drawn again and again on a terminal, and a plain line now and then

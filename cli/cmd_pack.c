@@ -128,9 +128,8 @@ static void print_report(const struct cli_args *args,
 }
 
 /* Reads all inputs into the packer, and ends it: commits, or removes what was written. */
-static int copy_inputs(struct cli_args *args, const struct cli_input *inputs,
-                       struct job *job, struct sqrl_pack_report *report,
-                       struct sqrl_error *err) {
+static int copy_inputs(struct cli_args *args, struct cli_input *inputs, struct job *job,
+                       struct sqrl_pack_report *report, struct sqrl_error *err) {
     size_t count = args->words - 1;
     int code = SQRL_OK;
     cli_progress_start(&job->progress, args, args->command->name,

@@ -47,12 +47,22 @@ static int print_samples(struct cli_args *args) {
     struct printer printer = {0};
     struct sqrl_error err = {0};
     int code = SQRL_OK;
+    if (cli_value(args, "state") && args->words > 1) {
+        code = sqrl_error_set(&err, SQRL_E_INVALID, "--state goes with one URL");
+        return cli_fail(args, &err);
+    }
     for (size_t i = 0; i < args->words && code == SQRL_OK; i++) {
         struct cli_input input;
         printer.url = args->word[i];
         code = cli_input_open(args, args->word[i], &input, &err);
         if (code == SQRL_OK)
             code = cli_input_each(args, &input, print_sample, &printer, &err);
+        if (input.state) { /* only what went out counts as given */
+            int saved = flush_lines(&printer, code ? NULL : &err);
+            if (saved == SQRL_OK)
+                saved = cli_input_save(args, &input, code ? NULL : &err);
+            code = code ? code : saved;
+        }
         cli_input_close(&input);
     }
     if (!cli_interrupted()) {
@@ -63,7 +73,13 @@ static int print_samples(struct cli_args *args) {
     return code ? cli_fail(args, &err) : EXIT_DONE;
 }
 
-static const struct cli_option show_options[] = {CLI_PLAN_OPTIONS, {0}};
+static const struct cli_option head_options[] = {
+    CLI_PLAN_OPTIONS, CLI_ORDER_OPTIONS, {0}};
+static const struct cli_option cat_options[] = {
+    CLI_PLAN_OPTIONS,
+    CLI_ORDER_OPTIONS,
+    {"state", 0, "FILE", "goes on where FILE says, and writes there how far it came"},
+    {0}};
 
 static int run_head(struct cli_args *args) {
     if (!cli_value(args, "take")) {
@@ -76,13 +92,13 @@ static int run_head(struct cli_args *args) {
 
 const struct cli_command cli_head = {
     "head",       "URL...", "print the first samples (10, or -n N) as JSON lines",
-    show_options, 1,        MAX_WORDS,
+    head_options, 1,        MAX_WORDS,
     CLI_READS,    run_head};
 
 const struct cli_command cli_cat = {"cat",
                                     "URL...",
                                     "print samples as JSON lines; - reads standard input",
-                                    show_options,
+                                    cat_options,
                                     1,
                                     MAX_WORDS,
                                     CLI_READS,

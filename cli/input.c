@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,23 @@ static int add_number(const struct cli_args *args, const char *option, number_st
     return advance(plan, next, code);
 }
 
+static int add_rank(const struct cli_args *args, struct sqrl_plan **plan,
+                    struct sqrl_error *err) {
+    struct sqrl_distribute_options o = {.size = sizeof o, .tail = SQRL_TAIL_UNEVEN};
+    struct sqrl_plan *next = NULL;
+    if (!cli_value(args, "rank") && !cli_value(args, "world-size"))
+        return SQRL_OK;
+    int code = cli_number(args, "rank", 0, &o.topology.rank, err);
+    if (code == SQRL_OK)
+        code = cli_number(args, "world-size", 0, &o.topology.world_size, err);
+    if (code == SQRL_OK && !o.topology.world_size)
+        code = sqrl_error_set(err, SQRL_E_INVALID,
+                              "--rank and --world-size are given together");
+    if (code == SQRL_OK)
+        code = sqrl_plan_distribute(*plan, &o, &next, err);
+    return advance(plan, next, code);
+}
+
 int cli_plan(const struct cli_args *args, const char *url, struct sqrl_plan **out,
              struct sqrl_error *err) {
     struct sqrl_source *source = NULL;
@@ -124,8 +142,10 @@ int cli_plan(const struct cli_args *args, const char *url, struct sqrl_plan **ou
     if (code == SQRL_OK)
         code = add_number(args, "shuffle", shuffle, out, err);
     if (code == SQRL_OK)
-        code = add_number(args, "skip", sqrl_plan_skip, out, err);
+        code = add_rank(args, out, err);
     if (code == SQRL_OK)
+        code = add_number(args, "skip", sqrl_plan_skip, out, err);
+    if (code == SQRL_OK && !cli_value(args, "state")) /* else of this call, not of all */
         code = add_number(args, "take", sqrl_plan_take, out, err);
     if (code == SQRL_OK)
         code = add_names(args, "select", sqrl_plan_select, out, err);
@@ -291,13 +311,33 @@ static int each_of_input(struct sqrl_context *context, uint64_t left, cli_sample
 }
 
 /* --- plans --- */
-static int each_of_plan(struct sqrl_plan *plan, cli_sample_fn visit, void *arg,
+/* Visits samples of a run, at most input->take; *unread of it are left. */
+static int visit_run(struct cli_input *input, const struct sqrl_projection *projection,
+                     const struct sqrl_run *run, cli_sample_fn visit, void *arg,
+                     uint64_t *unread, struct sqrl_error *err) {
+    int code = SQRL_OK;
+    uint32_t i = 0;
+    for (; i < run->count && input->take && code == SQRL_OK; i++, input->take--)
+        code = visit(arg, projection, run->samples[i].block, run->samples[i].index, err);
+    *unread = run->count - i;
+    return code;
+}
+
+static int each_of_plan(struct cli_input *input, cli_sample_fn visit, void *arg,
                         struct sqrl_error *err) {
     enum { SLICE_NS = 50 * 1000 * 1000 };
-    const struct sqrl_projection *projection = sqrl_plan_projection(plan);
+    const struct sqrl_projection *projection = sqrl_plan_projection(input->plan);
+    const char *states[] = {input->state};
+    struct sqrl_iterator_options options = {.size = sizeof options,
+                                            .epoch = input->epoch,
+                                            .state = states,
+                                            .states = input->state != NULL};
     struct sqrl_iterator *iterator = NULL;
-    int code = sqrl_iterator_open(plan, &iterator, err);
-    while (code == SQRL_OK) {
+    uint64_t unread = 0;
+    int code = sqrl_iterator_start(input->plan, &options, &iterator, err);
+    free(input->state);
+    input->state = NULL;
+    while (code == SQRL_OK && input->take) {
         struct sqrl_run *run = NULL;
         while (!sqrl_iterator_wait(iterator, SLICE_NS) && !cli_interrupted())
             ;
@@ -305,19 +345,65 @@ static int each_of_plan(struct sqrl_plan *plan, cli_sample_fn visit, void *arg,
                                  : sqrl_iterator_next_run(iterator, &run, err);
         if (code || !run)
             break;
-        for (uint32_t i = 0; i < run->count && code == SQRL_OK; i++)
-            code =
-                visit(arg, projection, run->samples[i].block, run->samples[i].index, err);
+        code = visit_run(input, projection, run, visit, arg, &unread, err);
         sqrl_run_release(run);
     }
+    if (input->state_file && iterator) {
+        int known =
+            sqrl_iterator_state(iterator, unread, &input->state, code ? NULL : err);
+        code = code ? code : known;
+    }
     sqrl_iterator_close(iterator);
+    return code;
+}
+
+/* --- states --- */
+static int read_state(struct cli_input *input, struct sqrl_error *err) {
+    FILE *file = fopen(input->state_file, "rb");
+    size_t size = 0;
+    if (!file && errno == ENOENT)
+        return SQRL_OK; /* the first call: from the beginning */
+    FILE *text = file ? open_memstream(&input->state, &size) : NULL;
+    char part[4096];
+    while (text && (size = fread(part, 1, sizeof part, file)) > 0)
+        fwrite(part, 1, size, text);
+    bool failed = !text || ferror(file) || ferror(text);
+    int code = failed ? sqrl_error_set_errno(err, errno, "can't be read") : SQRL_OK;
+    if (text && fclose(text) && !code)
+        code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "out of memory");
+    if (file)
+        fclose(file);
+    return code ? sqrl_error_at(err, code, "%s", input->state_file) : SQRL_OK;
+}
+
+int cli_input_save(const struct cli_args *args, const struct cli_input *input,
+                   struct sqrl_error *err) {
+    struct sqrl_fs *fs = NULL;
+    struct sqrl_file_writer *writer = NULL;
+    char *path = NULL;
+    if (!input->state_file || !input->state)
+        return SQRL_OK;
+    int code = sqrl_fs_for_url(args->context, input->state_file, NULL, &fs, &path, err);
+    if (code == SQRL_OK)
+        code = sqrl_file_create(fs, path, true, &writer, err);
+    if (code == SQRL_OK)
+        code = sqrl_file_write(writer, input->state, strlen(input->state), err);
+    if (code == SQRL_OK)
+        code = sqrl_file_write(writer, "\n", 1, err);
+    if (code == SQRL_OK)
+        code = sqrl_file_commit(writer, err);
+    else if (writer)
+        sqrl_file_abort(writer);
+    free(path);
+    sqrl_fs_unref(fs);
     return code;
 }
 
 /* --- both --- */
 static int open_standard_input(const struct cli_args *args, struct cli_input *out,
                                struct sqrl_error *err) {
-    static const char *const stages[] = {"where", "select", "drop", "shuffle", "skip"};
+    static const char *const stages[] = {"where", "select", "drop",       "shuffle",
+                                         "skip",  "rank",   "world-size", "state"};
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
         if (cli_value(args, stages[i]))
             return sqrl_error_set(
@@ -333,18 +419,29 @@ static int open_standard_input(const struct cli_args *args, struct cli_input *ou
 
 int cli_input_open(const struct cli_args *args, const char *url, struct cli_input *out,
                    struct sqrl_error *err) {
-    *out = (struct cli_input){.url = url};
-    return strcmp(url, "-") == 0 ? open_standard_input(args, out, err)
-                                 : cli_plan(args, url, &out->plan, err);
+    *out = (struct cli_input){.url = url, .take = UINT64_MAX};
+    if (strcmp(url, "-") == 0)
+        return open_standard_input(args, out, err);
+    out->state_file = cli_value(args, "state");
+    int code = cli_plan(args, url, &out->plan, err);
+    if (code == SQRL_OK)
+        code = cli_number(args, "epoch", 0, &out->epoch, err);
+    if (code == SQRL_OK && out->state_file)
+        code = cli_number(args, "take", UINT64_MAX, &out->take, err);
+    if (code == SQRL_OK && out->state_file)
+        code = read_state(out, err);
+    return code;
 }
 
 void cli_input_close(struct cli_input *input) {
     sqrl_plan_unref(input->plan);
     input->plan = NULL;
+    free(input->state);
+    input->state = NULL;
 }
 
-int cli_input_each(const struct cli_args *args, const struct cli_input *input,
+int cli_input_each(const struct cli_args *args, struct cli_input *input,
                    cli_sample_fn visit, void *arg, struct sqrl_error *err) {
-    return input->plan ? each_of_plan(input->plan, visit, arg, err)
+    return input->plan ? each_of_plan(input, visit, arg, err)
                        : each_of_input(args->context, input->take, visit, arg, err);
 }

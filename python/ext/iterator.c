@@ -203,6 +203,99 @@ static PyObject *core_place(struct core *core, uint64_t delivered, uint64_t shar
                                                 : PyLong_FromUnsignedLongLong(sample));
 }
 
+/* --- states --- */
+
+int ext_states_of(PyObject *sequence, const char ***states,
+                  struct sqrl_iterator_options *options) {
+    if (!PyTuple_Check(sequence)) {
+        PyErr_SetString(PyExc_TypeError, "states must be a tuple of str");
+        return -1;
+    }
+    size_t count = (size_t)PyTuple_Size(sequence);
+    *states = calloc(count + 1, sizeof **states);
+    if (*states == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        PyObject *text = PyTuple_GetItem(sequence, (Py_ssize_t)i);
+        (*states)[i] = PyUnicode_AsUTF8AndSize(text, NULL);
+        if ((*states)[i] == NULL) {
+            free(*states);
+            *states = NULL;
+            return -1;
+        }
+    }
+    options->state = *states;
+    options->states = count;
+    return 0;
+}
+
+/* squirrel._state.NAME(argument) */
+static PyObject *call_state(const char *name, PyObject *argument) {
+    PyObject *module = PyImport_ImportModule("squirrel._state"), *result = NULL;
+    if (module != NULL && argument != NULL)
+        result = PyObject_CallMethod(module, name, "O", argument);
+    Py_XDECREF(module);
+    return result;
+}
+
+static PyObject *core_state(struct ext_state *state, struct core *core, uint64_t unread) {
+    struct sqrl_error err;
+    char *text = NULL;
+    int rc = sqrl_iterator_state(core->iterator, unread, &text, &err);
+    if (rc != SQRL_OK)
+        return ext_raise(state, &err);
+    PyObject *string = PyUnicode_FromString(text);
+    free(text);
+    PyObject *dict = call_state("loads", string);
+    Py_XDECREF(string);
+    return dict;
+}
+
+/* Ends the run and begins one at the states. */
+static int core_load(struct ext_state *state, struct core *core, PyObject *states) {
+    struct sqrl_iterator_options options = {.size = sizeof options};
+    struct sqrl_iterator *fresh = NULL;
+    struct sqrl_error err;
+    const char **list = NULL;
+    PyObject *texts = call_state("texts", states);
+    if (texts == NULL || ext_states_of(texts, &list, &options) < 0) {
+        Py_XDECREF(texts);
+        return -1;
+    }
+    int rc;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_iterator_start(core->plan, &options, &fresh, &err);
+    Py_END_ALLOW_THREADS
+    free(list);
+    Py_DECREF(texts);
+    if (rc != SQRL_OK) {
+        ext_raise(state, &err);
+        return -1;
+    }
+    struct sqrl_iterator *old = core->iterator;
+    core->iterator = fresh;
+    Py_BEGIN_ALLOW_THREADS
+    sqrl_iterator_close(old);
+    Py_END_ALLOW_THREADS
+    return 0;
+}
+
+static int core_enter_open(struct ext_state *state, struct core *core) {
+    int rc = core_enter(state, core);
+    if (rc == 0)
+        ext_raise_code(state, SQRL_E_STATE, "this iterator was closed");
+    return rc > 0 ? 0 : -1;
+}
+
+static int back_of(PyObject *args, PyObject *kwargs, unsigned long long *back) {
+    static char *keys[] = {"back", NULL};
+    *back = 0;
+    return PyArg_ParseTupleAndKeywords(args, kwargs, "|K:state_dict", keys, back) ? 0
+                                                                                  : -1;
+}
+
 /* --- samples --- */
 
 static void run_drop(struct held_run *held) {
@@ -331,6 +424,33 @@ static PyObject *samples_next(PyObject *op) {
     return object;
 }
 
+static PyObject *samples_state(PyObject *op, PyObject *args, PyObject *kwargs) {
+    struct samples *self = (struct samples *)op;
+    unsigned long long back;
+    if (back_of(args, kwargs, &back) < 0 ||
+        core_enter_open(self->builder.state, &self->core) < 0)
+        return NULL;
+    PyObject *dict =
+        core_state(self->builder.state, &self->core, self->end - self->at + back);
+    core_leave(&self->core);
+    return dict;
+}
+
+static PyObject *samples_load(PyObject *op, PyObject *states) {
+    struct samples *self = (struct samples *)op;
+    if (core_enter_open(self->builder.state, &self->core) < 0)
+        return NULL;
+    int rc = core_load(self->builder.state, &self->core, states);
+    if (rc == 0) {
+        struct held_run *held = self->held;
+        self->held = NULL;
+        self->at = self->end = 0;
+        run_drop(held);
+    }
+    core_leave(&self->core);
+    return rc < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *samples_close(PyObject *op, PyObject *unused) {
     samples_stop((struct samples *)op);
     Py_RETURN_NONE;
@@ -409,6 +529,27 @@ static PyObject *batches_next(PyObject *op) {
     return rc < 0 || batch == NULL ? NULL : ext_batch_new(state, batch);
 }
 
+static PyObject *batches_state(PyObject *op, PyObject *args, PyObject *kwargs) {
+    struct batches *self = (struct batches *)op;
+    struct ext_state *state = ext_state_of(op);
+    unsigned long long back;
+    if (back_of(args, kwargs, &back) < 0 || core_enter_open(state, &self->core) < 0)
+        return NULL;
+    PyObject *dict = core_state(state, &self->core, back);
+    core_leave(&self->core);
+    return dict;
+}
+
+static PyObject *batches_load(PyObject *op, PyObject *states) {
+    struct batches *self = (struct batches *)op;
+    struct ext_state *state = ext_state_of(op);
+    if (core_enter_open(state, &self->core) < 0)
+        return NULL;
+    int rc = core_load(state, &self->core, states);
+    core_leave(&self->core);
+    return rc < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *batches_close(PyObject *op, PyObject *unused) {
     core_close(&((struct batches *)op)->core);
     Py_RETURN_NONE;
@@ -437,6 +578,24 @@ static PyObject *batches_delivered(PyObject *op, void *unused) {
     "The number is None where it can't be told: plain JSON lines, shuffled."
 #define DOC_STATS                                                                        \
     "stats($self, /)\n--\n\nWork and waiting of each stage, as a list of dicts."
+#define DOC_STATE                                                                        \
+    "state_dict($self, back=0)\n--\n\nWhere it stands, as a dict of a few hundred "      \
+    "bytes; "                                                                            \
+    "load_state_dict goes on there.\nback: 1 in front of what came last."
+#define DOC_LOAD                                                                         \
+    "load_state_dict($self, state, /)\n--\n\nGoes on where a state stood: one, or with " \
+    "other ranks and workers all of them\nin a list or in any nesting of dicts and "     \
+    "lists."
+#define STATE_METHODS(state, load)                                                       \
+    {"state_dict", (PyCFunction)(void (*)(void))state, METH_VARARGS | METH_KEYWORDS,     \
+     DOC_STATE},                                                                         \
+        {"load_state_dict", load, METH_O, DOC_LOAD},                                     \
+        {"get_state", (PyCFunction)(void (*)(void))state, METH_VARARGS | METH_KEYWORDS,  \
+         "get_state($self, back=0)\n--\n\nThe same as state_dict()."},                   \
+    {                                                                                    \
+        "set_state", load, METH_O,                                                       \
+            "set_state($self, state, /)\n--\n\nThe same as load_state_dict()."           \
+    }
 #define DOC_ENTER "__enter__($self, /)\n--\n\n"
 #define DOC_EXIT "__exit__($self, /, *args)\n--\n\n"
 
@@ -444,6 +603,7 @@ static PyMethodDef samples_methods[] = {
     {"close", samples_close, METH_NOARGS, DOC_CLOSE},
     {"place", samples_place, METH_NOARGS, DOC_PLACE},
     {"stats", samples_stats, METH_NOARGS, DOC_STATS},
+    STATE_METHODS(samples_state, samples_load),
     {"__enter__", iterator_enter, METH_NOARGS, DOC_ENTER},
     {"__exit__", samples_exit, METH_VARARGS, DOC_EXIT},
     {NULL, NULL, 0, NULL}};
@@ -467,6 +627,7 @@ static PyMethodDef batches_methods[] = {
     {"close", batches_close, METH_NOARGS, DOC_CLOSE},
     {"place", batches_place, METH_NOARGS, DOC_PLACE},
     {"stats", batches_stats, METH_NOARGS, DOC_STATS},
+    STATE_METHODS(batches_state, batches_load),
     {"__enter__", iterator_enter, METH_NOARGS, DOC_ENTER},
     {"__exit__", batches_exit, METH_VARARGS, DOC_EXIT},
     {NULL, NULL, 0, NULL}};

@@ -294,19 +294,27 @@ static PyObject *plan_batched(PyObject *self, void *unused) {
 }
 
 static PyObject *plan_iterate(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *keys[] = {"copy", "epoch", NULL};
+    static char *keys[] = {"copy", "epoch", "states", NULL};
     struct sqrl_iterator_options options = {.size = sizeof options};
     unsigned long long epoch = 0;
+    const char **states = NULL;
+    PyObject *texts = Py_None;
     int copy = 1;
     struct ext_state *state = ext_state_of(self);
     struct sqrl_plan *plan = ext_plan_get(self);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pK:iterate", keys, &copy, &epoch))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pKO:iterate", keys, &copy, &epoch,
+                                     &texts))
         return NULL;
     options.epoch = epoch;
+    if (texts != Py_None && ext_states_of(texts, &states, &options) < 0)
+        return NULL;
     ext_share_cores(state);
-    return sqrl_plan_is_batched(plan) ? ext_batches_open(state, plan, &options)
-                                      : ext_samples_open(state, plan, &options, copy != 0,
-                                                         ((struct plan *)self)->tuples);
+    PyObject *iterator = sqrl_plan_is_batched(plan)
+                             ? ext_batches_open(state, plan, &options)
+                             : ext_samples_open(state, plan, &options, copy != 0,
+                                                ((struct plan *)self)->tuples);
+    free(states);
+    return iterator;
 }
 
 static PyObject *plan_arrow_stream(PyObject *self, PyObject *unused) {
@@ -347,7 +355,7 @@ static PyMethodDef plan_methods[] = {
     {"describe", plan_describe, METH_NOARGS,
      "describe($self, /)\n--\n\nThe stages as text."},
     {"iterate", (PyCFunction)(void (*)(void))plan_iterate, METH_VARARGS | METH_KEYWORDS,
-     "iterate($self, copy=True, epoch=0)\n--\n\nStarts the plan."},
+     "iterate($self, copy=True, epoch=0, states=None)\n--\n\nStarts the plan."},
     {"get", ext_plan_get_one, METH_O,
      "get($self, index, /)\n--\n\nThe sample at a position."},
     {"get_many", (PyCFunction)(void (*)(void))ext_plan_get_many,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from squirrel import _native
+from squirrel._state import texts
 from squirrel._topology import topology
 from squirrel.iterstream.base import Composable, Run, _names
 
@@ -206,15 +207,21 @@ class Stream(Composable):
         return self._now().iterate(epoch=self._epoch or 0)
 
     def iterator(  # type: ignore[override]
-        self, copy: bool = True
+        self, copy: bool = True, *, state: Any = None
     ) -> _native.Samples | _native.Batches:
         """One pass with an explicit end: a context manager with close(), place() and stats().
 
+        Its ``state_dict()`` is where it stands, a dict that JSON takes.
+
         Args:
+            state: where to go on: what state_dict() gave, in the epoch it was in. With the rank
+                and worker that it was saved by, one is enough; with other numbers of ranks or
+                workers give all of them, in a list or any nesting (of a checkpoint, say).
             copy: False lends arrays as read-only views of the block that was read; a view keeps
                 its whole block (about 1 MiB) in memory for as long as it lives.
         """
-        return self._now().iterate(copy=copy, epoch=self._epoch or 0)
+        states = None if state is None else texts(state)
+        return self._now().iterate(copy, self._epoch or 0, states)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches as an Arrow C stream: ``pyarrow.RecordBatchReader.from_stream(...)``."""

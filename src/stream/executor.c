@@ -336,6 +336,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     free_outputs(it->out_head, it->context);
     free_outputs(it->spare, it->context);
     free_outputs(it->last, it->context);
+    free_outputs(it->last_but_one, it->context);
     free(it->first_left);
     sqrl_assign_reset(it);
     for (unsigned i = 0; i < it->workers; i++) {

@@ -238,9 +238,9 @@ struct sqrl_iterator {
     bool consumer_waits;
     int final_code;
     struct sqrl_error final;
-    struct sqrl_output *last; /* handed out last, for its mark */
-    struct sqrl_mark first;   /* where this run began */
-    uint64_t *first_left;     /* [ops] */
+    struct sqrl_output *last, *last_but_one; /* handed out last, for their marks */
+    struct sqrl_mark first;                  /* where this run began */
+    uint64_t *first_left;                    /* [ops] */
     uint64_t first_drop;
     uint64_t handed_at; /* when the consumer got its last output */
     struct sqrl_stat_counts stat[STATS];

@@ -352,10 +352,11 @@ static int take_output(struct sqrl_iterator *it, struct sqrl_output **out,
     return SQRL_OK;
 }
 
-/* The output handed out stays until the next, for its mark. Lock held. */
+/* The outputs handed out last stay for their marks. Lock held. */
 static void keep_last(struct sqrl_iterator *it, struct sqrl_output *o) {
-    if (it->last)
-        sqrl_executor_recycle(it, it->last);
+    if (it->last_but_one)
+        sqrl_executor_recycle(it, it->last_but_one);
+    it->last_but_one = it->last;
     it->last = o;
 }
 

@@ -208,8 +208,11 @@ static int as_json(struct writer *w, char **out) {
 /* Behind all but `unread` samples of the run that was handed out last. Lock held. */
 static int find_point(struct sqrl_iterator *it, uint64_t unread, struct point *p,
                       struct sqrl_error *err) {
-    const struct sqrl_output *o = it->last;
+    const struct sqrl_output *o = it->batch && unread ? it->last_but_one : it->last;
     *p = (struct point){it->first, it->first_left, it->first_drop, false};
+    if (it->batch && unread > (it->last != NULL))
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "only the batch that was handed out last can be unread");
     p->finished = it->finished && !it->out_head && !it->final_code && !unread;
     if (!o)
         return SQRL_OK;

@@ -289,3 +289,26 @@ def test_fashion_mnist(squirrel):
     verdict = json.loads(squirrel("verify", folder, "--stem", "t10k", "--json").stdout)
     assert verdict["samples"] == len(labels) and verdict["bytes"] == len(labels) * 28 * 28
     assert "train" in squirrel.error("info", folder) and "stem" in squirrel.error("info", folder)
+
+
+def test_cat_goes_on_with_a_state(squirrel, packed):
+    seventh = ("cat", "packed", "--shuffle", 7, "--epoch", 2)
+    whole = squirrel.rows(*seventh)
+    assert whole != squirrel.rows("cat", "packed", "--shuffle", 7)
+    parts = [row for n in (1, 5, 2, 10**6, 10)
+             for row in squirrel.rows(*seventh, "--state", "s.json", "-n", n)]
+    assert parts == whole
+    state = json.loads((squirrel.folder / "s.json").read_text())
+    assert state["finished"] == 1 and state["given"] == 2000
+    message = squirrel.error("cat", "packed", "--shuffle", 8, "--state", "s.json")
+    assert "stage 1 was shuffle_all(seed=7), now it is shuffle_all(seed=8)" in message
+    (squirrel.folder / "s.json").write_text("nonsense")
+    assert "state" in squirrel.error("cat", "packed", "--state", "s.json")
+    assert "one URL" in squirrel.error("cat", "packed", "packed", "--state", "x.json", code=2)
+
+
+def test_cat_of_one_rank(squirrel, packed):
+    parts = [squirrel.rows("cat", "packed", "--rank", r, "--world-size", 3) for r in range(3)]
+    assert [len(part) for part in parts] == [667, 667, 666]
+    assert sorted(sum(parts, []), key=lambda s: s["id"]) == samples(2000)
+    assert "together" in squirrel.error("cat", "packed", "--rank", 1, code=2)

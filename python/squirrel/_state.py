@@ -1,0 +1,51 @@
+"""States of streams: finding them in what a program saved, in any nesting."""
+
+from __future__ import annotations
+
+
+
+from squirrel import _errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["find", "loads", "texts"]
+
+
+def loads(text: str) -> Any:
+    """A state's text as a dict."""
+    import json
+
+    return json.loads(text)
+
+
+def find(saved: Any, key: str) -> list[dict[str, Any]]:
+    """All dicts with this key in a nesting of dicts, lists and tuples, and JSON texts of them."""
+    if isinstance(saved, (str, bytes)):
+        if key not in (saved if isinstance(saved, str) else saved.decode("utf-8", "replace")):
+            return []
+        try:
+            saved = loads(saved)  # type: ignore[arg-type]
+        except ValueError:
+            return []
+    if isinstance(saved, dict):
+        if key in saved:
+            return [saved]
+        saved = list(saved.values())
+    if not isinstance(saved, (list, tuple)):
+        return []
+    return [state for part in saved for state in find(part, key)]
+
+
+def texts(saved: Any) -> tuple[str, ...]:
+    """The states of native iterators as JSON texts, at least one."""
+    states = find(saved, "squirrel_state")
+    if not states:
+        raise _errors.StateError(
+            f"there is no state of a stream in this {type(saved).__name__}: "
+            "give what state_dict() gave, or a list of those"
+        )
+    import json
+
+    return tuple(json.dumps(state) for state in states)
