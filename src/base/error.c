@@ -41,22 +41,24 @@ struct errno_row {
     int os_errno;
     enum sqrl_code code;
     bool retryable;
+    const char *advice; /* what to do, where that is the same for all calls */
 };
 
 /* Errors that are not listed are SQRL_E_IO and not worth another try. */
+#define MAY_NOT "change the permissions, or run as a user who may"
 static const struct errno_row errno_rows[] = {
     {ENOENT, SQRL_E_NOT_FOUND, false},
     {ENOTDIR, SQRL_E_NOT_FOUND, false},
-    {EACCES, SQRL_E_PERMISSION, false},
-    {EPERM, SQRL_E_PERMISSION, false},
-    {EROFS, SQRL_E_PERMISSION, false},
+    {EACCES, SQRL_E_PERMISSION, false, MAY_NOT},
+    {EPERM, SQRL_E_PERMISSION, false, MAY_NOT},
+    {EROFS, SQRL_E_PERMISSION, false, "choose another place"},
     {EEXIST, SQRL_E_EXISTS, false},
     {ENOTEMPTY, SQRL_E_EXISTS, false},
     {ENOSPC, SQRL_E_NO_SPACE, false},
     {EDQUOT, SQRL_E_NO_SPACE, false},
     {ENOMEM, SQRL_E_NO_MEMORY, false},
-    {EMFILE, SQRL_E_LIMIT, false},
-    {ENFILE, SQRL_E_LIMIT, false},
+    {EMFILE, SQRL_E_LIMIT, false, "raise the limit (ulimit -n)"},
+    {ENFILE, SQRL_E_LIMIT, false, "the whole system has no more; end others"},
     {EFBIG, SQRL_E_LIMIT, false},
     {EISDIR, SQRL_E_INVALID, false},
     {ENAMETOOLONG, SQRL_E_INVALID, false},
@@ -64,6 +66,7 @@ static const struct errno_row errno_rows[] = {
     {ENOSYS, SQRL_E_UNSUPPORTED, false},
     {EOPNOTSUPP, SQRL_E_UNSUPPORTED, false},
     {ECANCELED, SQRL_E_CANCELLED, false},
+    {EIO, SQRL_E_IO, false, "the disk may be failing: look at the system's log"},
     {EINTR, SQRL_E_IO, true},
     {EAGAIN, SQRL_E_IO, true},
     {EBUSY, SQRL_E_IO, true},
@@ -196,9 +199,12 @@ int sqrl_error_set_errno(struct sqrl_error *err, int os_errno, const char *forma
     err->code = row->code;
     err->os_errno = os_errno;
     err->retryable = row->retryable;
-    char text[128], reason[160];
-    size_t size = sqrl_text_clean(reason, sizeof reason,
-                                  strerror_r(os_errno, text, sizeof text), NULL);
+    char text[128], reason[240];
+    size_t size =
+        sqrl_text_clean(reason, 160, strerror_r(os_errno, text, sizeof text), NULL);
+    if (row->advice)
+        size +=
+            (size_t)snprintf(reason + size, sizeof reason - size, "; %s", row->advice);
     va_list args; /* the system's text stays whole: the caller's part is cut for it */
     va_start(args, format);
     format_message(err, sizeof err->message - size - 2, format, args);

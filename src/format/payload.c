@@ -200,6 +200,7 @@ static int try_whole(struct sqrl_payload *payload, const struct sqrl_cancel *can
     whole->size = (size_t)size;
     if (codec->whole(io->in, io->in_size, whole->data, whole->size)) {
         payload->whole = whole;
+        sqrl_count(payload->context, SQRL_COUNT_BYTES_DECODED, size);
         sqrl_buffer_unref(payload->in);
         payload->in = NULL;
     } else {

@@ -43,18 +43,24 @@ static void test_errno_table(void **state) {
         const char *text; /* as POSIX and glibc word it */
     } rows[] = {
         {ENOENT, SQRL_E_NOT_FOUND, false, "open: No such file or directory"},
-        {EACCES, SQRL_E_PERMISSION, false, "open: Permission denied"},
-        {EROFS, SQRL_E_PERMISSION, false, "open: Read-only file system"},
+        {EACCES, SQRL_E_PERMISSION, false,
+         "open: Permission denied; change the permissions, or run as a user who "
+         "may"},
+        {EROFS, SQRL_E_PERMISSION, false,
+         "open: Read-only file system; choose another place"},
         {EEXIST, SQRL_E_EXISTS, false, "open: File exists"},
         {ENOSPC, SQRL_E_NO_SPACE, false, "open: No space left on device"},
         {EDQUOT, SQRL_E_NO_SPACE, false, "open: Disk quota exceeded"},
         {ENOMEM, SQRL_E_NO_MEMORY, false, "open: Cannot allocate memory"},
-        {EMFILE, SQRL_E_LIMIT, false, "open: Too many open files"},
+        {EMFILE, SQRL_E_LIMIT, false,
+         "open: Too many open files; raise the limit (ulimit -n)"},
         {EISDIR, SQRL_E_INVALID, false, "open: Is a directory"},
         {EINTR, SQRL_E_IO, true, "open: Interrupted system call"},
         {EAGAIN, SQRL_E_IO, true, "open: Resource temporarily unavailable"},
         {ECONNRESET, SQRL_E_IO, true, "open: Connection reset by peer"},
-        {EIO, SQRL_E_IO, false, "open: Input/output error"},
+        {EIO, SQRL_E_IO, false,
+         "open: Input/output error; the disk may be failing: look at the "
+         "system's log"},
     };
     for (size_t i = 0; i < SQRL_COUNT_OF(rows); i++) {
         struct sqrl_error err;
