@@ -232,6 +232,8 @@ PyObject *ext_plan_get_one(PyObject *self, PyObject *index);
 PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options);
+/* Where a Samples or Batches counts what it gave; NULL for other objects. */
+const uint64_t *ext_delivered(struct ext_state *state, PyObject *iterator);
 /* A sequence of str, texts of states, into options; free() the array, whose texts live as
  * long as the sequence. -1 with an exception. */
 int ext_states_of(PyObject *sequence, const char ***states,

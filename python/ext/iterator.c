@@ -570,6 +570,14 @@ static PyObject *batches_delivered(PyObject *op, void *unused) {
     return PyLong_FromUnsignedLongLong(((struct batches *)op)->delivered);
 }
 
+const uint64_t *ext_delivered(struct ext_state *state, PyObject *iterator) {
+    if (Py_TYPE(iterator) == state->type[EXT_SAMPLES])
+        return &((struct samples *)iterator)->delivered;
+    if (Py_TYPE(iterator) == state->type[EXT_BATCHES])
+        return &((struct batches *)iterator)->delivered;
+    return NULL;
+}
+
 /* --- types --- */
 
 #define DOC_CLOSE "close($self, /)\n--\n\nEnds the run; what was handed out stays valid."

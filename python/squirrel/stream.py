@@ -86,7 +86,7 @@ class Stream(Composable):
 
     def _now(self) -> _native.Plan:
         """The plan of this process: its rank and worker may be known to torch only."""
-        if not any(verb == "distribute" for verb, _, _ in self._stages):
+        if not self.distributed:
             return self._plan
         found = topology()
         if not found:
@@ -121,6 +121,11 @@ class Stream(Composable):
     # --- looking ---
 
     @property
+    def distributed(self) -> bool:
+        """Whether :meth:`distribute` deals its samples among ranks and workers."""
+        return any(verb == "distribute" for verb, _, _ in self._stages)
+
+    @property
     def driver(self) -> str:
         """Name of the driver that opened it."""
         return self._opened.driver
@@ -151,10 +156,12 @@ class Stream(Composable):
         return self._plan.describe()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.url, self.options, self._stages, self._epoch)
+        return _restore, (self.url, self.options, self._stages, self._epoch, self._saved)
 
     def __copy__(self) -> Stream:
-        return self._with(self._stages, self._plan)
+        stream = self._with(self._stages, self._plan)
+        stream._saved = self._saved
+        return stream
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
         return self.__copy__()
@@ -198,13 +205,16 @@ class Stream(Composable):
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:
-        iterator = self._now().iterate(epoch=self._epoch_of(run))
+        from squirrel.iterstream.resume import states_of
+
+        states = states_of(run, self._saved)
+        iterator = self._now().iterate(epoch=self._epoch_of(run), states=states)
         run.native = iterator
         run.closers.append(iterator.close)
         return iterator
 
     def __iter__(self) -> Iterator[Any]:
-        return self._now().iterate(epoch=self._epoch or 0)
+        return self.iterator()
 
     def iterator(  # type: ignore[override]
         self, copy: bool = True, *, state: Any = None
@@ -220,6 +230,7 @@ class Stream(Composable):
             copy: False lends arrays as read-only views of the block that was read; a view keeps
                 its whole block (about 1 MiB) in memory for as long as it lives.
         """
+        state = self._saved if state is None else state
         states = None if state is None else texts(state)
         return self._now().iterate(copy, self._epoch or 0, states)
 
@@ -408,10 +419,15 @@ if TYPE_CHECKING:
 
 
 def _restore(
-    url: str, options: dict[str, Any], stages: tuple[tuple[Any, ...], ...], epoch: int | None
+    url: str,
+    options: dict[str, Any],
+    stages: tuple[tuple[Any, ...], ...],
+    epoch: int | None,
+    saved: Any,
 ) -> Stream:
     stream = Stream(url, options, _stages=stages)
     stream._epoch = epoch
+    stream._saved = saved
     return stream
 
 

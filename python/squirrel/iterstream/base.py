@@ -13,7 +13,7 @@ import functools
 
 from squirrel import _native
 from squirrel.iterstream.metrics import MetricsConf
-from squirrel.iterstream.trace import callable_name, guard, note_failure
+from squirrel.iterstream.trace import callable_name, note_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,12 +41,13 @@ class Run:
         unseeded: how many stages took a seed from `shared`.
     """
 
-    __slots__ = ("closers", "epoch", "native", "shared", "unseeded")
+    __slots__ = ("closers", "epoch", "native", "shared", "states", "unseeded")
 
     def __init__(self, epoch: int | None = None, shared: tuple[int, ...] | None = None) -> None:
         self.epoch = epoch
         self.native: _native.Samples | _native.Batches | None = None
         self.closers: list[Callable[[], object]] = []
+        self.states: Any = None  # where the native iterator goes on; it takes them away
         self.shared = shared
         self.unseeded = 0
 
@@ -80,6 +81,7 @@ class Composable:
     """
 
     _epoch: int | None = None
+    _saved: Any = None
     # Whether items are kept back, so that the last one read isn't the one in hand.
     _holds_items = False
     # Whether _functions() are called with items, so that a StopIteration of theirs is a mistake.
@@ -129,10 +131,31 @@ class Composable:
     def __iter__(self) -> Iterator[Any]:
         return self.iterator()
 
-    def iterator(self) -> _native.Guard:
-        """One pass with an explicit end: ``with stream.iterator() as it: ...`` or ``close()``."""
-        run = Run(self._epoch)
-        return guard(self, self._start(run), run)
+    def iterator(self, *, state: Any = None) -> _native.Guard:
+        """One pass with an explicit end: ``with stream.iterator() as it: ...`` or ``close()``.
+
+        Over native streams with map, filter, flat_map and batches it has ``state_dict()``, a small
+        dict that JSON takes, and ``load_state_dict``; over others state_dict() says why not.
+
+        Args:
+            state: where to go on: what state_dict() gave. With other numbers of ranks or workers,
+                give all of them, in a list or any nesting.
+        """
+        from squirrel.iterstream.resume import begin as begin_pass
+
+        return begin_pass(self, Run(self._epoch), self._saved if state is None else state)
+
+    def load_state_dict(self, saved: Any) -> None:
+        """Passes of the saved epoch go on where the state stands, until set_epoch() names another.
+
+        Args:
+            saved: one state, or those of all ranks and workers, in any nesting: a checkpoint of
+                torchdata's StatefulDataLoader will do. For a loader of another number of workers.
+        """
+        from squirrel.iterstream.resume import epoch_of
+
+        self._epoch = epoch_of(saved)
+        self._saved = saved
 
     def set_epoch(self: C, epoch: int) -> C:
         """Which epoch the next pass is: what is shuffled with a seed has another order in each.
@@ -141,6 +164,8 @@ class Composable:
         """
         if not hasattr(epoch, "__index__") or not 0 <= epoch.__index__() < 1 << 64:
             raise ValueError(f"set_epoch({epoch!r}): must be an int from 0 on")
+        if epoch.__index__() != self._epoch:
+            self._saved = None
         self._epoch = epoch.__index__()
         return self
 

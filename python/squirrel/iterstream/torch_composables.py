@@ -11,6 +11,7 @@ from squirrel.framework.exceptions import PyTorchSplittingException
 from squirrel.iterstream.base import Composable, Run
 from squirrel.iterstream.split import _skip_k, refusal, share, skip_k, unseeded
 from squirrel.iterstream.stages import Stage
+from squirrel.stream import Stream
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ def _contains(source: Any, split: type[Composable]) -> bool:
     """Whether all ways from `source` down lead through a split."""
     if isinstance(source, split):
         return True
+    if isinstance(source, Stream):
+        return source.distributed
     if not isinstance(source, Composable):
         return False
     sources = source._sources()

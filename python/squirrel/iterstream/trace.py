@@ -67,11 +67,6 @@ def note_failure(error: BaseException, stage: str, place: tuple[str, int | None]
         pass
 
 
-def guard(stage: Composable, iterator: Iterator[Any], run: Run) -> _native.Guard:
-    """Around the last stage of a pass: notes failures of all stages below."""
-    return _native.Guard(iterator, functools.partial(_note, stage, run), run.close)
-
-
 def opaque_guards(
     stage: Composable, function: object, items: Iterator[Any], run: Run
 ) -> tuple[Iterator[Any], Callable[[Iterator[Any]], Iterator[Any]]]:

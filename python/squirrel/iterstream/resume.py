@@ -1,0 +1,167 @@
+"""Going on behind Python stages: where the native iterator below them stands, and little more.
+
+A stage like map() holds nothing between two items, so the point behind the last native item is the
+whole state. flat_map() may be in the middle of what it made of one: then the state is the point in
+front of that item and how many of its results were given, which are made again and left out.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from squirrel import _native
+from squirrel._errors import ArgumentError, StateError
+from squirrel._state import find, texts
+from squirrel.iterstream.stages import Batched, Filter, Flatten, Map, NumbaMap
+from squirrel.iterstream.trace import _note
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from squirrel.iterstream.base import Composable, Run
+
+__all__ = ["Resumable", "begin"]
+
+_VERSION = 1
+
+
+def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
+    """The Python stages that decide what comes; whether flat_map is there; why there is no state."""
+    from squirrel.stream import Stream
+
+    names: list[str] = []
+    flat = batched = False
+    node: Any = top
+    while not isinstance(node, Stream):
+        kind = type(node)
+        if kind in (Map, NumbaMap, Filter, Flatten):
+            names.append(node._call)
+            flat = flat or kind is Flatten
+        elif kind is Batched:
+            batched = True
+        elif kind.__name__ != "TorchIterable":
+            what = getattr(node, "_call", kind.__name__)
+            return names, flat, (
+                f"{what} has no state to go on from: a stream goes on where it is native stages, then "
+                "map, filter, flat_map and batches only (shuffle_all instead of shuffle, take and "
+                "skip in front of the first callable)"
+            )
+        node = node.source
+    if flat and batched:
+        return names, flat, "batches behind flat_map may end within one item: such a stream has no state"
+    return names, flat, None
+
+
+class _Stateless(_native.Guard):
+    """A pass of a stream that can't go on: state_dict() says why."""
+
+    _why: str
+
+    def state_dict(self) -> dict[str, Any]:
+        raise StateError(self._why)
+
+    get_state = state_dict
+
+
+class Resumable(_native.Guard):
+    """A pass through Python stages over a native stream, with a state."""
+
+    _top: Composable
+    _run: Run
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, between two items, as a dict that JSON takes."""
+        names, flat, _ = _stages(self._top)
+        native: Any = self._native
+        if native is None:
+            raise StateError("this iterator was closed")
+        ahead = native.delivered - self._seen  # pulled, but nothing came of it: the end, or a failure
+        skip = self._since if flat and not ahead else 0
+        state = native.state_dict()
+        if not state["finished"] and (skip or ahead):
+            try:
+                state = native.state_dict(back=ahead or 1)
+            except ArgumentError:
+                raise StateError("a callable failed within a batch: there is no state until the next") from None
+        elif skip and self._since:  # the end of the data, within the last item
+            state = native.state_dict(back=1)
+        return {"squirrel_chain": _VERSION, "stages": names, "skip": skip, "native": state}
+
+    def load_state_dict(self, saved: Any) -> None:
+        """Goes on where a state stood: one, or all of a run with other ranks and workers."""
+        run = self._run
+        run.close()
+        run.states = saved
+        skip = _skip(self._top, saved)
+        inner = self._top._start(run)
+        self._replace(inner, run.native)
+        self._forward(skip)
+
+    def _forward(self, skip: int) -> None:
+        for _ in range(skip):
+            next(self, None)
+
+    get_state = state_dict
+    set_state = load_state_dict
+
+
+def _skip(top: Composable, saved: Any) -> int:
+    """How many results of the first item were given already. Refuses other stages."""
+    names, _, why = _stages(top)
+    if why is not None:
+        raise StateError(why)
+    chains = find(saved, "squirrel_chain")
+    for chain in chains:
+        if chain["squirrel_chain"] != _VERSION:
+            raise StateError(f"a state of version {chain['squirrel_chain']!r}: this squirrel knows {_VERSION}")
+        was = list(chain.get("stages", ()))
+        for n, (before, now) in enumerate(zip([*was[::-1], None], [*names[::-1], None]), 1):
+            if before != now:
+                raise StateError(
+                    f"the state belongs to another stream: its Python stage {n} was {before or 'none'}, "
+                    f"now it is {now or 'none'}"
+                )
+    if not chains and names:
+        raise StateError("there is no state of a stream with Python stages here")
+    skips = [chain.get("skip", 0) for chain in chains]
+    if len(skips) == 1 and isinstance(skips[0], int):
+        return skips[0]
+    if any(skips):
+        raise StateError(
+            "some states stand within what flat_map made of one sample: other numbers of ranks and workers "
+            "can go on from states between samples only"
+        )
+    return 0
+
+
+def begin(top: Composable, run: Run, saved: Any) -> _native.Guard:
+    """One pass, from the beginning or from a state on."""
+    why = _stages(top)[2]
+    skip = 0
+    if saved is not None:
+        skip = _skip(top, saved)
+        run.states = saved
+    inner = top._start(run)
+    note = functools.partial(_note, top, run)
+    if why is None and run.native is not None:
+        guard = Resumable(inner, note, run.close, run.native)
+        guard._top, guard._run = top, run
+        guard._forward(skip)
+        return guard
+    stateless = _Stateless(inner, note, run.close)
+    stateless._why = why or "this stream has no native iterator to go on from"
+    return stateless
+
+
+def states_of(run: Run, own: Any) -> tuple[str, ...] | None:
+    """What the native iterator of a pass goes on from."""
+    saved, run.states = run.states if run.states is not None else own, None
+    return None if saved is None else texts(saved)
+
+
+def epoch_of(saved: Any) -> int:
+    """The epoch that a state was in."""
+    import json
+
+    return int(json.loads(texts(saved)[0])["epoch"])
