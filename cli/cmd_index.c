@@ -1,5 +1,5 @@
-/* index: a new commit of a native directory's shards, where it and its commits disagree.
- */
+/* index: a new commit of a native directory's shards, where it and its commits disagree;
+ * for files of other formats an index beside each. */
 #include "cli.h"
 
 static int run_index(struct cli_args *args) {
@@ -8,7 +8,7 @@ static int run_index(struct cli_args *args) {
     struct sqrl_setting room[MAX_OPTIONS];
     const struct sqrl_settings settings = cli_settings(args, args->word[0], room);
     bool all = cli_value(args, "all") != NULL;
-    if (sqrl_pack_index(args->context, args->word[0], &settings, all, &report, &err))
+    if (sqrl_index(args->context, args->word[0], &settings, all, &report, &err))
         return cli_fail(args, &err);
     if (args->json) {
         struct sqrl_bytes line = {0};
@@ -30,13 +30,15 @@ static int run_index(struct cli_args *args) {
 }
 
 static const struct cli_option index_options[] = {
-    {"all", 0, NULL, "all shards in the directory, not only those that commits name"},
+    {"all", 0, NULL,
+     "native: all shards in the directory, not only those that commits name"},
     {0}};
 
 const struct cli_command cli_index = {
     "index",
-    "DIRECTORY",
-    "commit a native directory's shards anew, as they are now",
+    "URL",
+    "count samples and note where they lie, so that files of any format are read by "
+    "position; a native directory's shards are committed anew, as they are now",
     index_options,
     1,
     1,

@@ -25,7 +25,9 @@ enum sqrl_format_flag {
     /* Has load(): any block on any thread. A file whose info.blocks is SQRL_UNKNOWN is
      * read by next() all the same. */
     SQRL_FORMAT_INDEXED = 1,
-    SQRL_FORMAT_WRITES = 2
+    SQRL_FORMAT_WRITES = 2,
+    /* open() knows what to do with args->sidecar. */
+    SQRL_FORMAT_SIDECAR = 4
 };
 
 /* What sniffing sees: the first bytes of a file (up to 4 KiB), and, when they begin a
@@ -38,6 +40,7 @@ struct sqrl_probe {
     size_t inner_size;
 };
 
+struct sqrl_sidecar;
 struct sqrl_reader_args {
     struct sqrl_context *context;
     struct sqrl_fs *fs;                   /* to open companions (the labels of images) */
@@ -45,6 +48,9 @@ struct sqrl_reader_args {
     uint64_t shard;                       /* to be put into blocks */
     const struct sqrl_settings *settings; /* checked; borrowed for open() only */
     const struct sqrl_limits *limits;     /* borrowed for open() only; may be NULL */
+    const struct sqrl_sidecar *sidecar;   /* what `squirrel index` knows of the file, or
+                                             NULL; valid until close() */
+    bool in_order; /* next() gives all blocks, although load() could (for indexing) */
 };
 
 struct sqrl_shard_info {

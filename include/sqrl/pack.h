@@ -92,6 +92,15 @@ SQRL_CHECK int sqrl_pack_index(struct sqrl_context *context, const char *destina
                                const struct sqrl_settings *settings, bool all,
                                struct sqrl_pack_report *report, struct sqrl_error *err);
 
+/* All of `squirrel index`: sqrl_pack_index for a directory of native shards, and for
+ * files of other formats (squirrel stores, JSON lines, IDX; plain or compressed) a
+ * sidecar beside each, `_index/<name>.sqri`: its samples are counted then, and any block
+ * is read on any thread. Each file is read twice. A file that changes afterwards is an
+ * error when it is read. `settings`: also the driver's and format's. */
+SQRL_CHECK int sqrl_index(struct sqrl_context *context, const char *url,
+                          const struct sqrl_settings *settings, bool all,
+                          struct sqrl_pack_report *report, struct sqrl_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -121,6 +121,29 @@ static const char **prefixes_of(PyObject *tuple, size_t *count) {
     return texts;
 }
 
+static PyObject *native_index(PyObject *module, PyObject *args) {
+    struct ext_state *state = state_of(module);
+    PyObject *path, *dict = Py_None;
+    int all = 0, rc;
+    struct ext_settings settings;
+    struct sqrl_pack_report report;
+    struct sqrl_error err;
+    if (!PyArg_ParseTuple(args, "O&|pO:index", PyUnicode_FSConverter, &path, &all, &dict))
+        return NULL;
+    struct sqrl_context *context = ext_context(state);
+    const char *url = PyBytes_AsString(path);
+    if (context == NULL || url == NULL || ext_settings_init(&settings, dict) < 0) {
+        Py_DECREF(path);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_index(context, url, &settings.settings, all != 0, &report, &err);
+    Py_END_ALLOW_THREADS
+    ext_settings_reset(&settings);
+    Py_DECREF(path);
+    return rc != SQRL_OK ? ext_raise(state, &err) : ext_report(&report);
+}
+
 static PyObject *native_commit(PyObject *module, PyObject *args) {
     struct ext_state *state = state_of(module);
     PyObject *path, *prefixes, *dict = Py_None;
@@ -426,6 +449,9 @@ static PyMethodDef native_methods[] = {
     {"commit", native_commit, METH_VARARGS,
      "commit($module, destination, prefixes, overwrite=False, options=None, /)\n--\n\n"
      "Commits the shards whose names begin with one of the prefixes; returns a report."},
+    {"index", native_index, METH_VARARGS,
+     "index($module, url, all=False, options=None, /)\n--\n\n"
+     "Indexes a data set of any format; returns a report."},
     {"encode", native_encode, METH_O,
      "encode($module, sample, /)\n--\n\nA sample as MessagePack bytes."},
     {"decode", native_decode, METH_O,

@@ -30,7 +30,7 @@ from squirrel._errors import (
     UnsupportedError,
 )
 from squirrel._native import __version__, configure, drivers, file_systems, formats, info, metrics
-from squirrel.stream import Stream, open
+from squirrel.stream import Stream, index, open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ __all__ = [
     "drivers",
     "file_systems",
     "formats",
+    "index",
     "info",
     "interleave",
     "metrics",

@@ -23,7 +23,7 @@ else:
         return function
 
 
-__all__ = ["Stream", "open"]
+__all__ = ["Stream", "index", "open"]
 
 
 def open(url: str | PathLike[str], driver: str | None = None, **options: Any) -> Stream:
@@ -40,6 +40,26 @@ def open(url: str | PathLike[str], driver: str | None = None, **options: Any) ->
         ArgumentError: an option is unknown or unreadable.
     """
     return Stream(os.fspath(url), {"driver": driver, **options} if driver else options)
+
+
+def index(
+    url: str | PathLike[str], driver: str | None = None, all: bool = False, **options: Any
+) -> dict[str, int]:
+    """Counts the samples of a data set and notes where they lie, so that they have positions.
+
+    Files that don't tell by themselves (squirrel-core's ``.gz`` shards, JSON lines, compressed IDX)
+    get an index each, ``_index/<name>.sqri`` beside them: ``len``, ``source[i]``, ``get_many`` and
+    even shuffles then work as with native shards. Each file is read twice. A directory of native
+    shards gets a new commit of the shards there are. The same as ``squirrel index``.
+
+    Args:
+        url, driver, **options: as for :func:`squirrel.open`.
+        all: native: also shards that no commit names.
+
+    Returns:
+        A report: samples, shards, blocks, file_bytes.
+    """
+    return _native.index(url, all, {"driver": driver, **options} if driver else options)
 
 
 class Stream(Composable):

@@ -59,6 +59,11 @@ struct sqrl_deflate_engine {
     /* SQRL_OK or a code without a message. Nothing moved and not done: it needs input or
      * room. */
     int (*inflate)(void *state, struct sqrl_inflate_step *step);
+    /* The state goes on in the middle of a stream, where a block begins: `bits` (0 to 7)
+     * bits of the byte before the input are still to come, they are the lowest of
+     * `value`; distances may point into the `size` (at most 32 KiB) bytes of `window`. */
+    void (*inflate_resume)(void *state, unsigned bits, unsigned value,
+                           const uint8_t *window, size_t size);
     /* One raw deflate stream; SQRL_E_LIMIT (no message) if it does not fit. */
     int (*deflate)(int level, const uint8_t *raw, size_t raw_size, uint8_t *out,
                    size_t out_capacity, size_t *out_size, struct sqrl_error *err);
@@ -77,6 +82,25 @@ uint32_t sqrl_isal_crc32(uint32_t crc, const void *data, size_t size);
 bool sqrl_libdeflate_member(const uint8_t *in, size_t in_size, uint8_t *raw,
                             size_t raw_size);
 #endif
+
+/* --- reading gzip from within (gzip.c, gzip_zlib.c) --- */
+#define SQRL_GZIP_WINDOW 32768u
+/* An open decoder of the gzip codec goes on where a deflate block begins, see
+ * inflate_resume. The checksum of that member is not known then, so it is not tested. */
+void sqrl_gzip_resume(void *state, unsigned bits, unsigned value, const uint8_t *window,
+                      size_t size);
+/* Decodes a gzip file and finds those places. */
+struct sqrl_gzip_scan;
+struct sqrl_gzip_place {
+    bool member;          /* a member begins here (or the file ends) */
+    bool block;           /* a block that is not a member's first begins here */
+    unsigned bits, value; /* see inflate_resume */
+};
+struct sqrl_gzip_scan *sqrl_gzip_scan_open(struct sqrl_error *err);
+void sqrl_gzip_scan_close(struct sqrl_gzip_scan *scan);
+/* One step: advances `io` as decode() does, at most to the next such place. */
+int sqrl_gzip_scan_step(struct sqrl_gzip_scan *scan, struct sqrl_codec_io *io,
+                        struct sqrl_gzip_place *place, struct sqrl_error *err);
 
 /* --- edge.c: streams of zstd and lz4 frames --- */
 /* One call into a library, within a frame. Neither `in` nor `out` is NULL. */

@@ -37,6 +37,7 @@ struct decoder {
     /* body */
     uint32_t crc;
     uint32_t size; /* modulo 2^32, as in the trailer */
+    bool resumed;  /* begun within this member */
 };
 
 /* --- header --- */
@@ -212,10 +213,11 @@ static int step_trailer(struct decoder *d, struct sqrl_codec_io *io, bool *waits
     }
     if (d->have < TRAILER_SIZE)
         return starved(io, waits, err);
-    if (sqrl_load_le32(d->bytes) != d->crc)
+    if (!d->resumed && sqrl_load_le32(d->bytes) != d->crc)
         return damaged(d, io, "the content's CRC32 is wrong", err);
-    if (sqrl_load_le32(d->bytes + 4) != d->size)
+    if (!d->resumed && sqrl_load_le32(d->bytes + 4) != d->size)
         return damaged(d, io, "the content's length is wrong", err);
+    d->resumed = false;
     d->phase = AT_EDGE;
     return SQRL_OK;
 }
@@ -249,6 +251,15 @@ static int open_with(struct decoder *d, const struct sqrl_deflate_engine *engine
     d->engine = engine;
     d->inflate = engine->inflate_open(err);
     return d->inflate ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
+void sqrl_gzip_resume(void *state, unsigned bits, unsigned value, const uint8_t *window,
+                      size_t size) {
+    struct decoder *d = state;
+    d->engine->inflate_resume(d->inflate, bits, value, window, size);
+    d->members = 1;
+    d->phase = IN_BODY;
+    d->resumed = true;
 }
 
 static void gzip_decoder_close(void *state) {

@@ -33,6 +33,16 @@ static void isal_reset(void *state) {
     isal_inflate_init(state);
 }
 
+static void isal_resume(void *state, unsigned bits, unsigned value, const uint8_t *window,
+                        size_t size) {
+    struct inflate_state *s = state;
+    isal_inflate_init(s);
+    s->read_in = value;
+    s->read_in_length = (int32_t)bits;
+    if (size)
+        isal_inflate_set_dict(s, (uint8_t *)(uintptr_t)window, (uint32_t)size);
+}
+
 static const char *problem_text(int rc) {
     switch (rc) {
     case ISAL_INVALID_BLOCK:
@@ -159,6 +169,7 @@ const struct sqrl_deflate_engine sqrl_engine_isal = {
     .inflate_close = isal_close,
     .inflate_reset = isal_reset,
     .inflate = isal_step,
+    .inflate_resume = isal_resume,
     .deflate = isal_deflate_all,
 };
 #endif

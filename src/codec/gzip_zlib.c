@@ -53,6 +53,15 @@ static void zlib_inflate_reset(void *state) {
     inflateReset(state);
 }
 
+static void zlib_inflate_resume(void *state, unsigned bits, unsigned value,
+                                const uint8_t *window, size_t size) {
+    inflateReset(state);
+    if (bits)
+        inflatePrime(state, (int)bits, (int)value);
+    if (size)
+        inflateSetDictionary(state, window, (unsigned)size);
+}
+
 static int zlib_inflate(void *state, struct sqrl_inflate_step *step) {
     z_stream *z = state;
     uint8_t nothing = 0;
@@ -81,6 +90,86 @@ static int zlib_inflate(void *state, struct sqrl_inflate_step *step) {
         return SQRL_OK;
     step->problem = z->msg ? z->msg : "zlib refuses it";
     return rc == Z_MEM_ERROR ? SQRL_E_NO_MEMORY : SQRL_E_CORRUPT;
+}
+
+/* --- places to go on from --- */
+
+struct sqrl_gzip_scan {
+    z_stream z;
+    uint8_t last; /* the byte consumed last */
+    bool in_member;
+    uint64_t given; /* of this member */
+};
+
+struct sqrl_gzip_scan *sqrl_gzip_scan_open(struct sqrl_error *err) {
+    struct sqrl_gzip_scan *scan = sqrl_calloc(1, sizeof *scan, "inflate state", err);
+    if (!scan)
+        return NULL;
+    scan->z.zalloc = take_memory;
+    scan->z.zfree = free_memory;
+    if (inflateInit2(&scan->z, 15 + 16) == Z_OK)
+        return scan;
+    sqrl_error_set(err, SQRL_E_NO_MEMORY, "gzip: no memory for the inflate state");
+    free(scan);
+    return NULL;
+}
+
+void sqrl_gzip_scan_close(struct sqrl_gzip_scan *scan) {
+    if (scan)
+        inflateEnd(&scan->z);
+    free(scan);
+}
+
+/* Between members: zero padding is passed over. */
+static bool member_begins(struct sqrl_gzip_scan *scan, struct sqrl_codec_io *io) {
+    while (io->in_size && *io->in == 0)
+        sqrl_io_consume(io, 1);
+    if (!io->in_size)
+        return false;
+    inflateReset(&scan->z);
+    scan->in_member = true;
+    scan->given = 0;
+    return true;
+}
+
+int sqrl_gzip_scan_step(struct sqrl_gzip_scan *scan, struct sqrl_codec_io *io,
+                        struct sqrl_gzip_place *place, struct sqrl_error *err) {
+    z_stream *z = &scan->z;
+    *place = (struct sqrl_gzip_place){0};
+    if (!scan->in_member && !member_begins(scan, io)) {
+        io->out_end = io->in_end;
+        return SQRL_OK;
+    }
+    unsigned in = piece(io->in_size), out = piece(io->out_size);
+    z->next_in = (Bytef *)(uintptr_t)io->in;
+    z->avail_in = in;
+    z->next_out = io->out;
+    z->avail_out = out;
+    int rc = inflate(z, Z_BLOCK);
+    in -= z->avail_in;
+    out -= z->avail_out;
+    if (in)
+        scan->last = io->in[in - 1];
+    sqrl_io_consume(io, in);
+    io->out += out;
+    io->out_size -= out;
+    scan->given += out;
+    if (rc == Z_STREAM_END) {
+        scan->in_member = false;
+        place->member = true;
+        return SQRL_OK;
+    }
+    if (rc != Z_OK && rc != Z_BUF_ERROR)
+        return sqrl_error_set(err, SQRL_E_CORRUPT, "gzip: %s",
+                              z->msg ? z->msg : "zlib refuses it");
+    if (rc == Z_BUF_ERROR && io->in_end && !io->in_size && io->out_size)
+        return sqrl_error_set(err, SQRL_E_TRUNCATED, "gzip: the file ends within it");
+    if ((z->data_type & 128) && !(z->data_type & 64) && scan->given) {
+        place->block = true;
+        place->bits = (unsigned)z->data_type & 7;
+        place->value = place->bits ? scan->last >> (8 - place->bits) : 0;
+    }
+    return SQRL_OK;
 }
 
 /* --- deflate --- */
@@ -153,5 +242,6 @@ const struct sqrl_deflate_engine sqrl_engine_zlib = {
     .inflate_close = zlib_inflate_close,
     .inflate_reset = zlib_inflate_reset,
     .inflate = zlib_inflate,
+    .inflate_resume = zlib_inflate_resume,
     .deflate = zlib_deflate,
 };

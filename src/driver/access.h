@@ -23,6 +23,8 @@ SQRL_CHECK int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader,
                                            struct sqrl_error *err);
 /* source.c */
 struct sqrl_access *sqrl_source_access(struct sqrl_source *source);
+struct sqrl_fs *sqrl_source_fs(const struct sqrl_source *source, size_t *prefix_size);
+const struct sqrl_settings *sqrl_source_settings(const struct sqrl_source *source);
 bool sqrl_source_local(const struct sqrl_source *source);
 
 #endif

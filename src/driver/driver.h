@@ -35,6 +35,7 @@ struct sqrl_listing {
     size_t count, capacity;
     size_t directories; /* how many there are, hidden ones left out */
     bool native;        /* there is a directory `_sqrl` */
+    bool indexed;       /* there is a directory `_index` */
 };
 /* One level of a directory. Reset also on failure. */
 SQRL_CHECK int sqrl_listing_read(struct sqrl_fs *fs, const char *directory,
@@ -71,6 +72,7 @@ struct sqrl_shard_list {
     uint64_t chunk_count;
     bool has_schema, has_fingerprint;
     uint64_t fingerprint;
+    bool sidecars; /* files may have some: see format/sidecar.h */
 };
 void sqrl_shard_list_reset(struct sqrl_shard_list *list);
 /* What a driver without open() does: the file, or all files of the directory that are of

@@ -136,6 +136,7 @@ static int idx_driver_open(const struct sqrl_driver_args *args,
         rc = check_sets(&listing, err);
     if (!rc)
         rc = add_files(args, &listing, out, err);
+    out->sidecars = listing.indexed;
     sqrl_listing_reset(&listing);
     return rc;
 }

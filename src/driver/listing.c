@@ -8,6 +8,7 @@
 
 #include "driver/driver.h"
 #include "format/format.h"
+#include "format/sidecar.h"
 
 enum { MAX_SNIFFED = 256, MAX_KINDS = 16 };
 #define MAX_FILES (UINT64_C(1) << 24)
@@ -48,6 +49,8 @@ static int visit_entry(void *arg, const char *name, const struct sqrl_stat *stat
     struct sqrl_listing *listing = visit->listing;
     if (strcmp(name, "_sqrl") == 0)
         listing->native = true;
+    if (strcmp(name, SQRL_SIDECAR_FOLDER) == 0)
+        listing->indexed = true;
     if (name[0] == '.' || name[0] == '_')
         return 0;
     if (stat->directory) {

@@ -111,6 +111,7 @@ int sqrl_shard_list_files(const struct sqrl_driver_args *args,
                           struct sqrl_shard_list *out, struct sqrl_error *err) {
     if (!args->stat.directory) {
         int rc = check_file(args, format, err);
+        out->sidecars = true; /* to be looked for */
         return rc ? rc : sqrl_shard_list_add(out, args->path, format, NULL, err);
     }
     struct sqrl_listing listing;
@@ -120,6 +121,7 @@ int sqrl_shard_list_files(const struct sqrl_driver_args *args,
                                    NULL, err);
     if (!rc)
         rc = add_listing(args, format, &listing, out, err);
+    out->sidecars = listing.indexed;
     sqrl_listing_reset(&listing);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include "driver/access.h"
 #include "driver/source.h"
 #include "format/format.h"
+#include "format/sidecar.h"
 #include "sqrl/codec.h"
 
 /* Open files of one source, and memory for their indexes (but of MIN_OPEN of any size).
@@ -26,6 +27,7 @@ struct core {
     struct sqrl_file *file;
     void *state;
     struct sqrl_shard_info info;
+    struct sqrl_sidecar *sidecar; /* or NULL */
     uint64_t shard;
     bool indexed;
 };
@@ -52,6 +54,7 @@ struct sqrl_source {
     struct sqrl_schema schema;
     enum { SCHEMA_UNSEEN, SCHEMA_NONE, SCHEMA_READ } schema_state;
     struct sqrl_access access;
+    bool sidecars; /* there may be some */
 };
 
 struct sqrl_shard_reader {
@@ -122,6 +125,7 @@ static void core_unref(struct core *core) {
     if (core->state)
         core->format->close(core->state);
     free(core->state);
+    sqrl_sidecar_free(core->sidecar);
     sqrl_file_unref(core->file);
     free(core);
 }
@@ -147,6 +151,26 @@ static int core_check(const struct core *core, const struct sqrl_shard *known,
         (unsigned long long)known->samples, (unsigned long long)known->file_bytes);
 }
 
+/* What `squirrel index` wrote of the file, where its format makes use of it. */
+static int sidecar_find(struct sqrl_source *source, const struct sqrl_shard *item,
+                        struct core *core, struct sqrl_error *err) {
+    if (!source->sidecars || !(item->format->flags & SQRL_FORMAT_SIDECAR))
+        return SQRL_OK;
+    int rc = sqrl_sidecar_read(source->context, source->fs,
+                               item->path + source->prefix_size, &core->sidecar, err);
+    const struct sqrl_sidecar *sidecar = core->sidecar;
+    if (rc || !sidecar)
+        return rc;
+    if (sidecar->file_bytes == sqrl_file_size(core->file) &&
+        strcmp(sidecar->format, item->format->name) == 0)
+        return SQRL_OK;
+    return sqrl_error_set(err, SQRL_E_CORRUPT,
+                          "has %llu bytes, but its index is of a file of %llu bytes "
+                          "(format %s): restore it, or run `squirrel index` again",
+                          (unsigned long long)sqrl_file_size(core->file),
+                          (unsigned long long)sidecar->file_bytes, sidecar->format);
+}
+
 static int core_open(struct sqrl_source *source, uint64_t shard, struct core **out,
                      struct sqrl_error *err) {
     *out = NULL;
@@ -166,13 +190,16 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct core **o
         goto done;
     core->state = sqrl_calloc(1, SQRL_MAX(item->format->reader_size, 1u), "reader", err);
     rc = core->state ? SQRL_OK : SQRL_E_NO_MEMORY;
+    if (rc == SQRL_OK)
+        rc = sidecar_find(source, item, core, err);
     if (rc)
         goto done;
     struct sqrl_reader_args args = {.context = source->context,
                                     .fs = source->fs,
                                     .file = core->file,
                                     .shard = shard,
-                                    .settings = &source->settings};
+                                    .settings = &source->settings,
+                                    .sidecar = core->sidecar};
     rc = item->format->open(core->state, &args, &core->info, err);
     if (rc == SQRL_OK)
         rc = core_check(core, item, err);
@@ -217,7 +244,8 @@ static struct core *cache_get(struct sqrl_source *source, uint64_t shard) {
 }
 
 static uint64_t index_bytes(const struct core *core) {
-    return BYTES_PER_BLOCK * core->info.blocks;
+    uint64_t sidecar = core->sidecar ? core->sidecar->content->capacity : 0;
+    return BYTES_PER_BLOCK * core->info.blocks + sidecar;
 }
 
 /* Makes room for one more; those that have to go are put into gone[]. */
@@ -304,6 +332,7 @@ int sqrl_source_new(const struct sqrl_driver_args *args,
     }
     source->fingerprint =
         list->has_fingerprint ? list->fingerprint : make_fingerprint(list);
+    source->sidecars = list->sidecars;
     source->shards = list->items;
     source->count = list->count;
     list->items = NULL;
@@ -352,6 +381,15 @@ struct sqrl_context *sqrl_source_context(const struct sqrl_source *source) {
 
 struct sqrl_access *sqrl_source_access(struct sqrl_source *source) {
     return &source->access;
+}
+
+struct sqrl_fs *sqrl_source_fs(const struct sqrl_source *source, size_t *prefix_size) {
+    *prefix_size = source->prefix_size;
+    return source->fs;
+}
+
+const struct sqrl_settings *sqrl_source_settings(const struct sqrl_source *source) {
+    return &source->settings;
 }
 
 bool sqrl_source_local(const struct sqrl_source *source) {

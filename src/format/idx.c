@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "format/idx.h"
-#include "format/payload.h"
+#include "format/sidecar.h"
 #include "value/value.h"
 
 enum {
@@ -112,6 +112,7 @@ struct elements {
     struct sqrl_file *file;
     bool compressed;
     struct sqrl_payload payload;
+    const struct sqrl_sidecar *sidecar; /* compressed: reads any block */
 };
 
 static int short_header(struct sqrl_error *err) {
@@ -475,6 +476,7 @@ static int make_block(struct idx_reader *r, uint64_t first, uint32_t count,
         sqrl_error_at(err, rc, "sample %llu", (unsigned long long)(first + count));
     for (uint32_t i = 0; i < count; i++)
         put_sample(r, block, first, i);
+    block->origin = r->images.h.bytes + first * r->images.h.sample_bytes;
     *out = block;
     return rc;
 }
@@ -551,8 +553,15 @@ static int idx_open(void *reader, const struct sqrl_reader_args *args,
     r->per_block = (uint32_t)SQRL_MIN(SQRL_MAX(fit, 1u), (size_t)MAX_BLOCK_SAMPLES);
     *info =
         (struct sqrl_shard_info){h->shape[0], SQRL_UNKNOWN, h->data_bytes, &r->schema};
-    if (!r->images.compressed)
-        info->blocks = (h->shape[0] + r->per_block - 1) / r->per_block;
+    uint64_t blocks = (h->shape[0] + r->per_block - 1) / r->per_block;
+    if (args->sidecar &&
+        (args->sidecar->samples != h->shape[0] || args->sidecar->blocks != blocks))
+        return sqrl_error_set(err, SQRL_E_CORRUPT,
+                              "the file's index is of other data: run `squirrel index` "
+                              "again");
+    r->images.sidecar = args->sidecar;
+    if (!r->images.compressed || args->sidecar)
+        info->blocks = blocks;
     return make_schema(r, err);
 }
 
@@ -573,11 +582,40 @@ static void idx_block_info(const void *reader, uint64_t block,
     out->stored_bytes = out->raw_bytes = (uint64_t)out->samples * h->sample_bytes;
 }
 
+/* A block of a compressed file, by its sidecar. */
+static int load_indexed(struct idx_reader *r, uint64_t number,
+                        const struct sqrl_block_info *info,
+                        const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                        struct sqrl_error *err) {
+    const struct elements *e = &r->images;
+    struct sqrl_buffer *bytes = NULL;
+    struct sqrl_block *block = NULL;
+    *out = NULL;
+    int rc =
+        sqrl_sidecar_load(e->sidecar, r->context, e->file, number, cancel, &bytes, err);
+    if (!rc && bytes->size != info->raw_bytes)
+        rc = sqrl_sidecar_count(e->sidecar, number, 0, err);
+    if (!rc)
+        rc = new_block(r, info->samples, &block, err);
+    if (!rc) {
+        memcpy(block->bytes->data + FRONT, bytes->data, bytes->size);
+        swap_elements(block->bytes->data + FRONT, bytes->size, e->h.element);
+        for (uint32_t i = 0; i < info->samples; i++)
+            put_sample(r, block, info->first, i);
+    }
+    sqrl_buffer_unref(bytes);
+    *out = block;
+    return rc;
+}
+
 static int idx_load(void *reader, uint64_t block, const struct sqrl_cancel *cancel,
                     struct sqrl_block **out, struct sqrl_error *err) {
+    struct idx_reader *r = reader;
     struct sqrl_block_info info;
     idx_block_info(reader, block, &info);
-    return make_block(reader, info.first, info.samples, cancel, out, err);
+    if (r->images.sidecar)
+        return load_indexed(r, block, &info, cancel, out, err);
+    return make_block(r, info.first, info.samples, cancel, out, err);
 }
 
 static int idx_next(void *reader, const struct sqrl_cancel *cancel,
@@ -599,7 +637,7 @@ const struct sqrl_format_ops sqrl_format_idx = {
     .name = "idx",
     .doc = "IDX arrays, as MNIST and Fashion-MNIST come",
     .suffixes = "-ubyte|-ubyte.gz|.idx|.idx.gz",
-    .flags = SQRL_FORMAT_INDEXED,
+    .flags = SQRL_FORMAT_INDEXED | SQRL_FORMAT_SIDECAR,
     .options = read_options,
     .sniff = idx_sniff,
     .reader_size = sizeof(struct idx_reader),

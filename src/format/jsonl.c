@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "format/format.h"
-#include "format/payload.h"
+#include "format/sidecar.h"
 #include "value/value.h"
 
 enum {
@@ -94,6 +94,7 @@ struct jsonl_reader {
     uint64_t size;               /* plain: of the file */
     struct sqrl_payload payload; /* compressed */
     uint64_t line;               /* compressed: of the next block */
+    const struct sqrl_sidecar *sidecar;
 };
 
 static int jsonl_open(void *reader, const struct sqrl_reader_args *args,
@@ -114,6 +115,11 @@ static int jsonl_open(void *reader, const struct sqrl_reader_args *args,
         return rc;
     r->flags = nan ? SQRL_JSON_NAN : 0;
     r->max_line = (size_t)SQRL_MIN(SQRL_MAX(max_line, 1u), SQRL_PAYLOAD_MAX);
+    r->sidecar = args->sidecar;
+    if (r->sidecar) {
+        sqrl_sidecar_info(r->sidecar, info);
+        return SQRL_OK;
+    }
     const struct sqrl_codec_ops *codec = NULL;
     rc = sqrl_payload_codec(args->file, &codec, err);
     if (rc)
@@ -122,12 +128,12 @@ static int jsonl_open(void *reader, const struct sqrl_reader_args *args,
     *info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
     if (r->compressed)
         return sqrl_payload_open(&r->payload, args->context, args->file, err);
-    if (r->size != SQRL_SIZE_UNKNOWN) {
+    if (r->size != SQRL_SIZE_UNKNOWN && !args->in_order) {
         info->blocks = (r->size + STRETCH - 1) / STRETCH;
         info->raw_bytes = r->size;
         return SQRL_OK;
     }
-    r->compressed = true; /* of unknown size: in order, too */
+    r->compressed = true; /* of unknown size, or wanted so: in order, too */
     return sqrl_payload_open(&r->payload, args->context, args->file, err);
 }
 
@@ -208,6 +214,10 @@ static int jsonl_parse(const void *reader, struct sqrl_block *block,
 static void jsonl_block_info(const void *reader, uint64_t block,
                              struct sqrl_block_info *out) {
     const struct jsonl_reader *r = reader;
+    if (r->sidecar) {
+        sqrl_sidecar_block_info(r->sidecar, block, out);
+        return;
+    }
     out->first = block ? SQRL_UNKNOWN : 0;
     out->samples = SQRL_NO_NODE;
     out->offset = block * STRETCH;
@@ -340,10 +350,37 @@ static bool is_fault_of_data(int rc) {
            rc == SQRL_E_UNSUPPORTED;
 }
 
+static int load_indexed(const struct jsonl_reader *r, uint64_t number,
+                        const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                        struct sqrl_error *err) {
+    struct sqrl_block *block = NULL;
+    int rc = sqrl_block_new(r->context, &block, err);
+    if (rc)
+        return rc;
+    block->origin = r->sidecar->block[number].raw_offset;
+    block->first = r->sidecar->block[number].first;
+    rc = sqrl_sidecar_load(r->sidecar, r->context, r->file, number, cancel, &block->bytes,
+                           err);
+    if (!rc) {
+        const struct sqrl_buffer *b = block->bytes;
+        size_t from = block->origin == 0 ? skip_mark(b->data, b->size) : 0;
+        rc = sqrl_block_parse_jsonl(block, from, r->flags, &r->limits, err);
+    }
+    if (!rc)
+        rc = sqrl_sidecar_count(r->sidecar, number, block->count, err);
+    if (rc)
+        sqrl_block_unref(block);
+    else
+        *out = block;
+    return rc;
+}
+
 static int jsonl_load(void *reader, uint64_t number, const struct sqrl_cancel *cancel,
                       struct sqrl_block **out, struct sqrl_error *err) {
     struct jsonl_reader *r = reader;
     *out = NULL;
+    if (r->sidecar)
+        return load_indexed(r, number, cancel, out, err);
     struct sqrl_block *block = NULL;
     int rc = sqrl_block_new(r->context, &block, err);
     if (rc)
@@ -442,7 +479,7 @@ const struct sqrl_format_ops sqrl_format_jsonl = {
     .suffixes =
         ".jsonl|.jsonl.gz|.jsonl.zst|.jsonl.lz4|.ndjson|.ndjson.gz|.ndjson.zst|.json|"
         ".json.gz|.json.zst",
-    .flags = SQRL_FORMAT_INDEXED | SQRL_FORMAT_WRITES,
+    .flags = SQRL_FORMAT_INDEXED | SQRL_FORMAT_WRITES | SQRL_FORMAT_SIDECAR,
     .options = read_options,
     .write_options = write_options,
     .sniff = jsonl_sniff,

@@ -9,6 +9,7 @@
  * which tells what is wrong with them. */
 #include <stdlib.h>
 
+#include "codec/codec.h"
 #include "format/payload.h"
 
 enum { WHOLE_IN_BYTES = 8 << 20, WHOLE_OUT_BYTES = 32 << 20 };
@@ -60,6 +61,19 @@ int sqrl_payload_codec(struct sqrl_file *file, const struct sqrl_codec_ops **out
     return SQRL_OK;
 }
 
+static int start_decoder(struct sqrl_payload *payload, const struct sqrl_codec_ops *codec,
+                         struct sqrl_error *err) {
+    size_t size = (codec->decoder_size + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
+    payload->decoder = aligned_alloc(STATE_ALIGN, size);
+    if (!payload->decoder)
+        return sqrl_error_set(err, SQRL_E_NO_MEMORY,
+                              "no memory for a %s decoder (%zu bytes)", codec->name,
+                              size);
+    memset(payload->decoder, 0, size);
+    payload->codec = codec;
+    return codec->decoder_open(payload->decoder, err);
+}
+
 int sqrl_payload_open(struct sqrl_payload *payload, struct sqrl_context *context,
                       struct sqrl_file *file, struct sqrl_error *err) {
     payload->context = context;
@@ -73,15 +87,44 @@ int sqrl_payload_open(struct sqrl_payload *payload, struct sqrl_context *context
         payload->io.in, SQRL_MIN(payload->io.in_size, MAGIC_BYTES + 0u));
     if (!codec || !codec->decoder_size)
         return SQRL_OK;
-    size_t size = (codec->decoder_size + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
-    payload->decoder = aligned_alloc(STATE_ALIGN, size);
-    if (!payload->decoder)
-        return sqrl_error_set(err, SQRL_E_NO_MEMORY,
-                              "no memory for a %s decoder (%zu bytes)", codec->name,
-                              size);
-    memset(payload->decoder, 0, size);
-    payload->codec = codec;
-    return codec->decoder_open(payload->decoder, err);
+    return start_decoder(payload, codec, err);
+}
+
+/* The window that a point within a gzip member needs. */
+static int resume(struct sqrl_payload *payload, const struct sqrl_payload_point *point,
+                  struct sqrl_error *err) {
+    const struct sqrl_codec_ops *zstd = sqrl_codec_by_name("zstd");
+    uint8_t *window = sqrl_malloc(SQRL_GZIP_WINDOW, "window", err);
+    size_t size = point->window_raw;
+    if (!window)
+        return SQRL_E_NO_MEMORY;
+    int rc = SQRL_OK;
+    if (size > SQRL_GZIP_WINDOW || strcmp(payload->codec->name, "gzip") != 0)
+        rc = sqrl_error_set(err, SQRL_E_CORRUPT,
+                            "the index names a place that can't be gone on from; run "
+                            "`squirrel index` again");
+    if (rc == SQRL_OK && size)
+        rc = zstd->decompress(point->window, point->window_bytes, window, size, err);
+    if (rc == SQRL_OK)
+        sqrl_gzip_resume(payload->decoder, point->bits, point->value, window, size);
+    free(window);
+    return rc;
+}
+
+int sqrl_payload_open_at(struct sqrl_payload *payload, struct sqrl_context *context,
+                         struct sqrl_file *file, const struct sqrl_codec_ops *codec,
+                         const struct sqrl_payload_point *point, struct sqrl_error *err) {
+    payload->context = context;
+    payload->file = file;
+    payload->file_at = point->file_offset;
+    int rc = sqrl_buffer_new(context, IN_BYTES, &payload->in, err);
+    if (!rc)
+        rc = refill(payload, NULL, err);
+    if (!rc)
+        rc = start_decoder(payload, codec, err);
+    if (!rc && (point->window_raw || point->bits))
+        rc = resume(payload, point, err);
+    return rc;
 }
 
 void sqrl_payload_close(struct sqrl_payload *payload) {

@@ -40,6 +40,22 @@ SQRL_CHECK int sqrl_payload_open(struct sqrl_payload *payload,
                                  struct sqrl_error *err);
 void sqrl_payload_close(struct sqrl_payload *payload);
 
+/* A place of a compressed file from which it can be decompressed: where a frame or member
+ * begins (no window), or a block within a gzip member. */
+struct sqrl_payload_point {
+    uint64_t file_offset, raw_offset;
+    uint8_t bits, value;   /* of the byte before: src/codec/codec.h, inflate_resume */
+    const uint8_t *window; /* the bytes before it, at most 32 KiB, in a zstd frame */
+    size_t window_bytes;   /* of that frame */
+    size_t window_raw;     /* decompressed; 0: there is none */
+};
+/* Opens the payload from there on; `total` counts from there, too. */
+SQRL_CHECK int sqrl_payload_open_at(struct sqrl_payload *payload,
+                                    struct sqrl_context *context, struct sqrl_file *file,
+                                    const struct sqrl_codec_ops *codec,
+                                    const struct sqrl_payload_point *point,
+                                    struct sqrl_error *err);
+
 /* Fills out[0, size). *got is less only at the end of the payload, or on failure: then it
  * counts the good bytes before the fault. Errors name the offsets in the compressed file
  * and in the payload. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "format/format.h"
-#include "format/payload.h"
+#include "format/sidecar.h"
 
 static const struct sqrl_option write_options[] = {
     {"codec", SQRL_OPTION_CHOICE, SQRL_OPTION_PLAIN, "gzip", SQRL_PRESS_CHOICES,
@@ -65,6 +65,9 @@ struct store_reader {
     struct sqrl_payload payload;
     struct sqrl_limits limits;
     uint64_t samples; /* given out so far */
+    struct sqrl_context *context;
+    struct sqrl_file *file;
+    const struct sqrl_sidecar *sidecar; /* reads any block; NULL: in order */
 };
 
 static int store_open(void *reader, const struct sqrl_reader_args *args,
@@ -73,6 +76,13 @@ static int store_open(void *reader, const struct sqrl_reader_args *args,
     if (args->limits)
         r->limits = *args->limits;
     *info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
+    r->context = args->context;
+    r->file = args->file;
+    r->sidecar = args->sidecar;
+    if (r->sidecar) {
+        sqrl_sidecar_info(r->sidecar, info);
+        return SQRL_OK;
+    }
     return sqrl_payload_open(&r->payload, args->context, args->file, err);
 }
 
@@ -166,6 +176,36 @@ static int store_next(void *reader, const struct sqrl_cancel *cancel,
     return rc;
 }
 
+/* --- with a sidecar: any block --- */
+static void store_block_info(const void *reader, uint64_t block,
+                             struct sqrl_block_info *out) {
+    sqrl_sidecar_block_info(((const struct store_reader *)reader)->sidecar, block, out);
+}
+
+static int store_load(void *reader, uint64_t number, const struct sqrl_cancel *cancel,
+                      struct sqrl_block **out, struct sqrl_error *err) {
+    const struct store_reader *r = reader;
+    const struct sqrl_sidecar_block *from = &r->sidecar->block[number];
+    struct sqrl_block *block = NULL;
+    *out = NULL;
+    int rc = sqrl_block_new(r->context, &block, err);
+    if (rc)
+        return rc;
+    block->origin = from->raw_offset;
+    block->first = from->first;
+    rc = sqrl_sidecar_load(r->sidecar, r->context, r->file, number, cancel, &block->bytes,
+                           err);
+    if (!rc)
+        rc = sqrl_block_parse_msgpack(block, 0, NULL, &r->limits, err);
+    if (!rc)
+        rc = sqrl_sidecar_count(r->sidecar, number, block->count, err);
+    if (rc)
+        sqrl_block_unref(block);
+    else
+        *out = block;
+    return rc;
+}
+
 /* --- writing --- */
 static int store_create(void *writer, const struct sqrl_writer_args *args,
                         struct sqrl_error *err) {
@@ -189,11 +229,13 @@ const struct sqrl_format_ops sqrl_format_store = {
     .name = "messagepack",
     .doc = "MessagePack samples one after another, as squirrel-core stores them",
     .suffixes = ".gz|.msgpack|.msgpack.gz|.msgpack.zst|.msgpack.lz4|.mpk|.mp",
-    .flags = SQRL_FORMAT_WRITES,
+    .flags = SQRL_FORMAT_INDEXED | SQRL_FORMAT_WRITES | SQRL_FORMAT_SIDECAR,
     .write_options = write_options,
     .sniff = store_sniff,
     .reader_size = sizeof(struct store_reader),
     .open = store_open,
+    .block_info = store_block_info,
+    .load = store_load,
     .next = store_next,
     .close = store_close,
     .writer_size = sizeof(struct sqrl_plain_writer),
