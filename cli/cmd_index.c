@@ -37,8 +37,7 @@ static const struct cli_option index_options[] = {
 const struct cli_command cli_index = {
     "index",
     "URL",
-    "count samples and note where they lie, so that files of any format are read by "
-    "position; a native directory's shards are committed anew, as they are now",
+    "count samples and note where they lie; a native directory: commit its shards anew",
     index_options,
     1,
     1,

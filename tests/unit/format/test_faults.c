@@ -18,8 +18,8 @@ static int bad_open(void *fs, struct sqrl_context *in,
 static int bad_stat(void *fs, const char *path, struct sqrl_stat *out,
                     struct sqrl_error *err) {
     *out = (struct sqrl_stat){.size = content_size};
-    return strstr(path, "labels") ? sqrl_error_set(err, SQRL_E_NOT_FOUND, "no such file")
-                                  : SQRL_OK;
+    bool absent = strstr(path, "labels") || strstr(path, "_index");
+    return absent ? sqrl_error_set(err, SQRL_E_NOT_FOUND, "no such file") : SQRL_OK;
 }
 
 static int bad_file_open(void *fs, const char *path, void *file, struct sqrl_stat *stat,
