@@ -464,8 +464,62 @@ static void repeating(void **state) {
     }
 }
 
+/* A billion samples of 1 KB, 1,024 ranks of 8 workers, and then 1,000 of 7: parts of
+ * equal size, found without a list of samples. */
+static void a_billion_samples(void **state) {
+    (void)state;
+    enum { UNITS = 244141, BEFORE = 1024 * 8, AFTER = 1000 * 7 };
+    struct sqrl_error err;
+    struct sqrl_deal *deal;
+    struct sqrl_hand hand;
+    struct sqrl_dealer dealer;
+    struct sqrl_deal_args args = {.count = UNITS,
+                                  .kind = SQRL_ORDER_WINDOWS,
+                                  .seed = 1,
+                                  .window_bytes = 64 << 20,
+                                  .like = BEFORE};
+    struct sqrl_share *shares = calloc(BEFORE, sizeof *shares), next;
+    uint64_t *block_bytes = calloc(1000, sizeof *block_bytes), left = 0;
+    args.shard_bytes = block_bytes;
+    args.units = calloc(UNITS, sizeof *args.units);
+    assert_true(shares && block_bytes && args.units);
+    for (uint32_t u = 0; u < UNITS; u++)
+        args.units[u] = (struct sqrl_unit){u / 256, u % 256 * 4, 4, 4096};
+    for (unsigned s = 0; s < 1000; s++)
+        block_bytes[s] = 1 << 20;
+    assert_int_equal(sqrl_deal_new(&args, &deal, &err), SQRL_OK);
+    uint64_t samples = sqrl_deal_samples(deal);
+    assert_int_equal(samples, UINT64_C(1000001536));
+    for (uint64_t c = 0; c < BEFORE;
+         c++) { /* each stopped somewhere in its first window */
+        share_of(deal, BEFORE, c, SQRL_TAIL_PAD, &shares[c]);
+        assert_int_equal(shares[c].quota, (samples + BEFORE - 1) / BEFORE);
+        shares[c].at = below(60000);
+        left += shares[c].at;
+    }
+    left = samples - left;
+    for (unsigned k = 0; k < 5; k++) {
+        uint64_t c = below(AFTER);
+        assert_int_equal(sqrl_deal_again(deal, shares, BEFORE, AFTER, c, SQRL_TAIL_PAD,
+                                         false, &next, &err),
+                         SQRL_OK);
+        assert_int_equal(next.quota, (left + AFTER - 1) / AFTER);
+        sqrl_dealer_init(&dealer, deal, &next);
+        assert_int_equal(sqrl_dealer_next(&dealer, &hand, &err), SQRL_OK);
+        assert_true(hand.give > 0 && hand.give <= next.quota);
+        sqrl_hand_reset(&hand);
+        sqrl_share_reset(&next);
+    }
+    for (uint64_t c = 0; c < BEFORE; c++)
+        sqrl_share_reset(&shares[c]);
+    free(shares);
+    free(block_bytes);
+    sqrl_deal_free(deal);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_billion_samples),
         cmocka_unit_test(every_sample_once),
         cmocka_unit_test(nobody_reads_for_others),
         cmocka_unit_test(one_order_for_all_divisors),
