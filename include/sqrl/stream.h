@@ -94,6 +94,12 @@ struct sqrl_distribute_options {
     /* The order that so many consumers would have: then any number that divides
      * lcm(like, 48) gives the same global batches. 0: as many as there are. */
     uint64_t like;
+    /* Not NULL: consumer owner[s] gets shard s (copied), instead of an equal part. With
+     * SQRL_TAIL_PAD all then give as many as the one that has most, with SQRL_TAIL_DROP
+     * as the one that has least. Each of the source's shards needs an owner. Such a run
+     * goes on with the numbers of ranks and workers it had. */
+    const uint32_t *owner;
+    uint64_t owners;
 };
 /* Deals the samples among ranks and workers, on counts alone, before anything is read:
  * each sample to one of them (see sqrl_tail), and each reads its own part only. Sample

@@ -431,7 +431,23 @@ static void native_free(void *module) {
     state->context = NULL;
 }
 
+/* Numbers of ranks and workers, those that are 0 found. */
+static PyObject *native_topology(PyObject *module, PyObject *args) {
+    unsigned long long world_size, workers;
+    struct sqrl_error err;
+    if (!PyArg_ParseTuple(args, "KK:topology", &world_size, &workers))
+        return NULL;
+    struct sqrl_topology topology = {0, world_size, 0, workers};
+    if (sqrl_topology_find(&topology, &err) != SQRL_OK)
+        return ext_raise(PyModule_GetState(module), &err);
+    return Py_BuildValue("(KK)", (unsigned long long)topology.world_size,
+                         (unsigned long long)topology.workers);
+}
+
 static PyMethodDef native_methods[] = {
+    {"topology", native_topology, METH_VARARGS,
+     "topology($module, world_size, workers, /)\n--\n\nNumbers of ranks and workers; 0: "
+     "found."},
     {"open", native_open, METH_VARARGS,
      "open($module, url, options=None, /)\n--\n\nOpens a file or directory: a Source."},
     {"open_in", native_open_in, METH_VARARGS,

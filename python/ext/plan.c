@@ -128,18 +128,19 @@ static PyObject *plan_rename(PyObject *self, PyObject *args) {
 /* --- distribute --- */
 
 static PyObject *plan_distribute(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *keys[] = {"rank", "world_size", "worker", "workers",
-                           "tail", "steps",      "like",   NULL};
+    static char *keys[] = {"rank",  "world_size", "worker", "workers", "tail",
+                           "steps", "like",       "owners", NULL};
     static const char *const tail_names[] = {"pad", "drop", "uneven"};
     struct sqrl_distribute_options options = {.size = sizeof options};
     struct sqrl_plan *out = NULL;
     struct sqrl_error err;
     unsigned long long rank = 0, world_size = 0, worker = 0, workers = 0, steps = 0;
     unsigned long long like = 0;
-    const char *tail = "pad";
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KKKKsKK:distribute", keys, &rank,
-                                     &world_size, &worker, &workers, &tail, &steps,
-                                     &like))
+    const char *tail = "pad", *owners = NULL;
+    Py_ssize_t owner_bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|KKKKsKKy#:distribute", keys, &rank,
+                                     &world_size, &worker, &workers, &tail, &steps, &like,
+                                     &owners, &owner_bytes))
         return NULL;
     int choice = 0;
     while (choice < 3 && strcmp(tail_names[choice], tail) != 0)
@@ -152,8 +153,18 @@ static PyObject *plan_distribute(PyObject *self, PyObject *args, PyObject *kwarg
     options.tail = (enum sqrl_tail)choice;
     options.steps = steps;
     options.like = like;
-    return plan_result(
-        self, sqrl_plan_distribute(ext_plan_get(self), &options, &out, &err), &out, &err);
+    uint32_t *owner = NULL; /* the bytes may lie anywhere */
+    if (owners != NULL) {
+        owner = calloc((size_t)owner_bytes / sizeof *owner + 1, sizeof *owner);
+        if (owner == NULL)
+            return PyErr_NoMemory();
+        memcpy(owner, owners, (size_t)owner_bytes / sizeof *owner * sizeof *owner);
+        options.owner = owner;
+        options.owners = (uint64_t)owner_bytes / sizeof *owner;
+    }
+    int rc = sqrl_plan_distribute(ext_plan_get(self), &options, &out, &err);
+    free(owner);
+    return plan_result(self, rc, &out, &err);
 }
 
 /* --- numbers --- */
@@ -338,7 +349,7 @@ static PyMethodDef plan_methods[] = {
     {"distribute", (PyCFunction)(void (*)(void))plan_distribute,
      METH_VARARGS | METH_KEYWORDS,
      "distribute($self, rank=0, world_size=0, worker=0, workers=0, tail='pad', steps=0,\n"
-     "           like=0)\n--\n\n"
+     "           like=0, owners=None)\n--\n\n"
      "Deals the samples among ranks and workers; 0: found."},
     {"take", plan_take, METH_O, "take($self, n, /)\n--\n\nThe first n."},
     {"skip", plan_skip, METH_O, "skip($self, n, /)\n--\n\nAll but the first n."},

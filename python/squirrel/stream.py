@@ -101,6 +101,7 @@ class Stream(Composable):
     def _build(self) -> _native.Plan:
         plan = self._opened.plan()
         for verb, args, kw in self._stages:
+            kw = {name: value for name, value in kw.items() if name != "split"}
             plan = getattr(plan, verb)(*args, **kw)
         return plan
 
@@ -109,7 +110,7 @@ class Stream(Composable):
         if not self.distributed:
             return self._plan
         found = topology()
-        if not found:
+        if not found and not any("split" in kw for _, _, kw in self._stages):
             return self._plan
         plan = self._opened.plan()
         for verb, args, kw in self._stages:
@@ -120,8 +121,29 @@ class Stream(Composable):
                     kw = {**{k: v for k, v in found.items() if not k.startswith("worker")}, **kw}
                 else:
                     kw = {**found, **kw}
+                kw = self._with_owners(kw)
             plan = getattr(plan, verb)(*args, **kw)
         return plan
+
+    def _with_owners(self, kw: dict[str, Any]) -> dict[str, Any]:
+        """split= becomes the number of a consumer for each shard."""
+        split = kw.get("split")
+        if split is None:
+            return kw
+        ranks, workers = _native.topology(kw.get("world_size", 0), kw.get("workers", 0))
+        owners = []
+        for shard in self.shards:
+            owner = split(shard["path"], ranks * workers)
+            if not hasattr(owner, "__index__") or not 0 <= owner.__index__() < ranks * workers:
+                raise ValueError(
+                    f"distribute: split gave {owner!r} for shard {shard['path']}; "
+                    f"there are consumers 0 to {ranks * workers - 1}"
+                )
+            owners.append(owner.__index__())
+        import array
+
+        words = array.array("I", owners).tobytes()
+        return {**{k: v for k, v in kw.items() if k != "split"}, "owners": words}
 
     def _then(self, verb: str, *args: Any, **kw: Any) -> Stream:
         plan: _native.Plan = getattr(self._plan, verb)(*args, **kw)
@@ -335,6 +357,7 @@ class Stream(Composable):
         tail: str = "pad",
         steps: int | None = None,
         like: int | None = None,
+        split: Callable[[str, int], int] | None = None,
     ) -> Stream:
         """Deals the samples among ranks and workers; each reads its own part only.
 
@@ -353,6 +376,11 @@ class Stream(Composable):
                 divides lcm(like, 48) then has the same global batches. By default as many as
                 there are.
 
+            split: a rule of one's own: ``split(path, consumers)`` says which consumer, 0 to
+                consumers - 1, gets the shard with this path; the same answer in every process. With
+                tail="pad" all then give as many samples as the one that has most. Such a run goes
+                on with the numbers of ranks and workers it had.
+
         Stands before take, skip and batch, which count per consumer. Raises UnsupportedError when
         a pass begins over shards whose samples are not counted.
         """
@@ -365,7 +393,12 @@ class Stream(Composable):
             for name, value in {**given, "steps": steps, "like": like}.items()
             if value is not None
         }
-        return self._then("distribute", tail=tail, **kw)
+        if split is None:
+            return self._then("distribute", tail=tail, **kw)
+        if not callable(split):
+            raise TypeError(f"distribute: split must be a callable, not {split!r}")
+        plan = self._plan.distribute(tail=tail, **kw)
+        return self._with((*self._stages, ("distribute", (), {"tail": tail, "split": split, **kw})), plan)
 
     def take(self, n: int | None) -> Stream:
         """The first n samples, behind batch() batches; None: all."""

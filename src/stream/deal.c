@@ -461,7 +461,7 @@ static int next_hand(struct sqrl_dealer *d, struct sqrl_hand *hand,
         return left_hand(d->deal, d->share, p->left, group_of(d->share, p->left), hand,
                          err);
     int code = next_window(d, hand, &more, err);
-    if (!code && !more && p->quota == SQRL_UNKNOWN) { /* once more from the beginning */
+    if (!code && !more && p->quota > 1) { /* once more from the beginning */
         p->window = p->at = 0;
         p->pass++;
         code = next_window(d, hand, &more, err);

@@ -103,6 +103,10 @@ struct sqrl_point {
     enum sqrl_hand_kind kind; /* of the hand it is in */
 };
 
+/* Where shards have owners: how many samples a consumer gives. */
+uint64_t sqrl_split_quota(const uint64_t *samples, uint64_t consumers, uint64_t consumer,
+                          enum sqrl_tail tail);
+
 /* --- hands: what a consumer gets of one window --- */
 
 struct sqrl_lane {

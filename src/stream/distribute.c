@@ -76,6 +76,62 @@ int sqrl_plan_topology(const struct sqrl_distribute_options *stage,
     return sqrl_topology_find(out, err);
 }
 
+int sqrl_plan_check_owners(const struct sqrl_plan *plan, uint64_t shards,
+                           const struct sqrl_distribute_options *stage,
+                           uint64_t consumers, struct sqrl_error *err) {
+    for (uint64_t s = 0; s < shards; s++) {
+        const char *path = sqrl_source_shard(plan->source, s)->path;
+        if (s >= stage->owners)
+            return sqrl_error_set(err, SQRL_E_INVALID,
+                                  "split: shard %s has no owner: %llu are given", path,
+                                  (unsigned long long)stage->owners);
+        if (stage->owner[s] >= consumers)
+            return sqrl_error_set(err, SQRL_E_INVALID,
+                                  "split: shard %s belongs to consumer %u, but there are "
+                                  "%llu (0 to %llu)",
+                                  path, stage->owner[s], (unsigned long long)consumers,
+                                  (unsigned long long)consumers - 1);
+    }
+    return SQRL_OK;
+}
+
+/* Samples of each consumer become how many this one gives. */
+uint64_t sqrl_split_quota(const uint64_t *samples, uint64_t consumers, uint64_t consumer,
+                          enum sqrl_tail tail) {
+    uint64_t most = 0, least = UINT64_MAX;
+    for (uint64_t c = 0; c < consumers; c++) {
+        most = SQRL_MAX(most, samples[c]);
+        least = SQRL_MIN(least, samples[c]);
+    }
+    if (tail == SQRL_TAIL_UNEVEN)
+        return samples[consumer];
+    return tail == SQRL_TAIL_PAD ? most : least;
+}
+
+int sqrl_plan_split_count(const struct sqrl_plan *plan,
+                          const struct sqrl_distribute_options *stage,
+                          const struct sqrl_topology *t, uint64_t *out,
+                          struct sqrl_error *err) {
+    uint64_t consumers = t->world_size * t->workers;
+    uint64_t shards = sqrl_source_shards(plan->source);
+    int code = sqrl_plan_check_owners(plan, shards, stage, consumers, err);
+    uint64_t *samples = sqrl_calloc(consumers, sizeof *samples, "plan", err);
+    *out = SQRL_UNKNOWN;
+    if (!code && !samples)
+        code = SQRL_E_NO_MEMORY;
+    bool known = true;
+    for (uint64_t s = 0; s < shards && !code && known; s++) {
+        uint64_t n = sqrl_source_shard(plan->source, s)->samples;
+        known = n != SQRL_UNKNOWN;
+        samples[stage->owner[s]] += n;
+    }
+    if (!code && known)
+        *out = sqrl_split_quota(samples, consumers, t->worker * t->world_size + t->rank,
+                                stage->tail);
+    free(samples);
+    return code;
+}
+
 static int check_options(const struct sqrl_plan *plan,
                          const struct sqrl_distribute_options *o,
                          struct sqrl_error *err) {
@@ -114,6 +170,16 @@ int sqrl_plan_distribute(struct sqrl_plan *plan,
         return SQRL_E_NO_MEMORY;
     next->distributed = true;
     next->distribution = o;
+    next->distribution.owner = NULL;
+    if (o.owner) {
+        uint32_t *owner = sqrl_calloc(o.owners + 1, sizeof *owner, "plan", err);
+        if (!owner) {
+            sqrl_plan_unref(next);
+            return SQRL_E_NO_MEMORY;
+        }
+        memcpy(owner, o.owner, o.owners * sizeof *owner);
+        next->distribution.owner = owner;
+    }
     *out = next;
     return SQRL_OK;
 }

@@ -20,6 +20,7 @@ static void plan_free(struct sqrl_plan *plan) {
     sqrl_projection_free(plan->projection);
     batching_reset(&plan->batching);
     free(plan->text);
+    free((void *)(uintptr_t)plan->distribution.owner);
     free(plan);
 }
 
@@ -316,7 +317,9 @@ int sqrl_plan_count(struct sqrl_plan *plan, uint64_t *out, struct sqrl_error *er
     const struct sqrl_distribute_options *distribution = sqrl_plan_distribution(plan);
     struct sqrl_topology t;
     int code = sqrl_plan_topology(distribution, &t, err);
-    if (!code && distribution && n != SQRL_UNKNOWN)
+    if (!code && distribution && distribution->owner)
+        code = sqrl_plan_split_count(plan, distribution, &t, &n, err);
+    else if (!code && distribution && n != SQRL_UNKNOWN)
         n = sqrl_deal_quota(n, t.world_size * t.workers, t.worker * t.world_size + t.rank,
                             distribution->tail);
     uint64_t steps = distribution ? distribution->steps : 0;
@@ -379,6 +382,8 @@ static void describe_distribution(const struct sqrl_distribute_options *o, FILE 
         fprintf(to, "tail='%s'", TAIL[o->tail]);
     if (o->like)
         fprintf(to, ", like=%llu", (unsigned long long)o->like);
+    if (o->owner)
+        fputs(", split", to);
     fputc(')', to);
 }
 

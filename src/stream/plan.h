@@ -57,6 +57,15 @@ struct sqrl_plan *sqrl_plan_stage(struct sqrl_plan *before, enum sqrl_stage_kind
 /* The plan's distribute stage's options, or NULL. */
 const struct sqrl_distribute_options *
 sqrl_plan_distribution(const struct sqrl_plan *plan);
+/* With owners: how many samples the consumer gives. */
+SQRL_CHECK int sqrl_plan_split_count(const struct sqrl_plan *plan,
+                                     const struct sqrl_distribute_options *stage,
+                                     const struct sqrl_topology *topology, uint64_t *out,
+                                     struct sqrl_error *err);
+/* SQRL_E_INVALID when a shard has no owner among the consumers. */
+SQRL_CHECK int sqrl_plan_check_owners(const struct sqrl_plan *plan, uint64_t shards,
+                                      const struct sqrl_distribute_options *stage,
+                                      uint64_t consumers, struct sqrl_error *err);
 /* The topology that counts for it; NULL: one consumer. */
 SQRL_CHECK int sqrl_plan_topology(const struct sqrl_distribute_options *stage,
                                   struct sqrl_topology *out, struct sqrl_error *err);

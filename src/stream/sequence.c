@@ -98,6 +98,37 @@ static uint64_t default_ahead(const struct sqrl_iterator *it) {
     return AHEAD_BYTES + AHEAD_BYTES_PER_THREAD * sqrl_context_cpu_threads(it->context);
 }
 
+/* Where shards have owners: the consumer's own chunks are kept, all for itself; *quota is
+ * what it gives of them. */
+static int keep_own(struct sqrl_iterator *it, const struct sqrl_distribute_options *o,
+                    uint64_t consumers, uint64_t consumer, struct sqrl_deal_args *args,
+                    uint64_t *quota, struct sqrl_error *err) {
+    uint64_t kept = 0;
+    int code = sqrl_plan_check_owners(it->plan, it->shards, o, consumers, err);
+    uint64_t *samples = sqrl_calloc(consumers, sizeof *samples, "order", err);
+    if (code || !samples) {
+        free(samples);
+        return code ? code : SQRL_E_NO_MEMORY;
+    }
+    for (uint64_t u = 0; u < args->count; u++) {
+        const struct sqrl_unit unit = args->units[u];
+        samples[o->owner[unit.shard]] += unit.samples;
+        if (o->owner[unit.shard] == consumer)
+            args->units[kept++] = unit;
+    }
+    args->count = kept;
+    args->like = 1;
+    *quota = sqrl_split_quota(samples, consumers, consumer, o->tail);
+    free(samples);
+    if (kept || !*quota)
+        return SQRL_OK;
+    return sqrl_error_set(err, SQRL_E_INVALID,
+                          "split: consumer %llu of %llu has no shard, so that it can't "
+                          "give as many samples as the others: use tail=\"drop\" or "
+                          "\"uneven\"",
+                          (unsigned long long)consumer, (unsigned long long)consumers);
+}
+
 /* The consumer's share of the counted chunks. */
 static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *shards,
                      const struct sqrl_states *states, struct sqrl_error *err) {
@@ -123,7 +154,13 @@ static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *sh
     args.shard_bytes = bytes;
     uint64_t consumers = t.world_size * t.workers;
     uint64_t consumer = t.worker * t.world_size + t.rank;
+    uint64_t quota = SQRL_UNKNOWN;
     args.like = o->like ? o->like : consumers;
+    if (!code && o->owner) {
+        code = keep_own(it, o, consumers, consumer, &args, &quota, err);
+        consumers = 1;
+        consumer = 0;
+    }
     if (states && states->state->dealt)
         args.like = states->state->share.like;
     if (!code && (!args.like || args.like > SQRL_MAX_CONSUMERS))
@@ -139,6 +176,8 @@ static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *sh
     free(bytes);
     if (code)
         return code;
+    if (o->owner && !states && !o->steps)
+        it->share.quota = quota;
     sqrl_deal_walk_init(&it->walk, it->deal, &it->share);
     sqrl_dealer_init(&it->assign.dealer, it->deal, &it->share);
     it->assign.pass = it->share.pass;

@@ -35,6 +35,17 @@ static bool decides(const struct sqrl_plan *p, bool counted) {
     }
 }
 
+/* Numbers of ranks may change, but for a split of the user's own. */
+static char *distribution_text(const struct sqrl_distribute_options *o,
+                               struct sqrl_error *err) {
+    struct sqrl_topology t;
+    if (!o->owner || sqrl_plan_topology(o, &t, NULL))
+        return sqrl_strdup("distribute", err);
+    return sqrl_format(err, "distribute(split) of rank %llu of %llu, worker %llu of %llu",
+                       (unsigned long long)t.rank, (unsigned long long)t.world_size,
+                       (unsigned long long)t.worker, (unsigned long long)t.workers);
+}
+
 char *sqrl_state_stage(const struct sqrl_plan *plan, size_t i, int *code,
                        struct sqrl_error *err) {
     size_t stages = 0;
@@ -49,8 +60,9 @@ char *sqrl_state_stage(const struct sqrl_plan *plan, size_t i, int *code,
     for (const struct sqrl_plan *p = plan; p && !found; p = p->before)
         if (decides(p, counted) && --at == i)
             found = p;
-    char *text = found->kind == SQRL_STAGE_DISTRIBUTE ? sqrl_strdup("distribute", err)
-                                                      : sqrl_plan_stage_text(found);
+    char *text = found->kind == SQRL_STAGE_DISTRIBUTE
+                     ? distribution_text(&found->distribution, err)
+                     : sqrl_plan_stage_text(found);
     if (!text)
         *code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a state");
     return text;

@@ -178,3 +178,35 @@ def test_needs_counts(tmp_path: Path) -> None:
     squirrel.pack(({"label": i} for i in range(50)), tmp_path / "a.jsonl.gz")
     with pytest.raises(squirrel.UnsupportedError, match="squirrel convert"):
         labels(squirrel.open(tmp_path / "a.jsonl.gz").distribute(0, 2))
+
+
+def by_number(path: str, consumers: int) -> int:
+    """Shards of 300 samples, numbered in their names: the first three go to consumer 0."""
+    return min(int(path.rsplit("-", 1)[1].split(".")[0]) // 3, consumers - 1)
+
+
+def test_a_split_of_ones_own(images: Path) -> None:
+    """7 shards: 900, 900 and 200 samples for 3 consumers."""
+    stream = squirrel.open(images).select("label").shuffle_all(2, "40 KiB")
+    got = parts(stream, 3, tail="uneven", split=by_number)
+    assert [sorted(part) for part in got] == [
+        list(range(900)), list(range(900, 1800)), list(range(1800, 2000))
+    ]
+    padded = parts(stream, 3, split=by_number)
+    assert [len(part) for part in padded] == [900] * 3 and padded[:2] == got[:2]
+    assert padded[2] == (got[2] * 5)[:900]  # its own, again and again
+    assert parts(stream, 3, tail="drop", split=by_number) == [part[:200] for part in got]
+    one = stream.distribute(2, 3, split=by_number)
+    assert len(one) == 900 and len(one.batch(64)) == 15
+    iterator = one.iterator()
+    before = [next(iterator)["label"] for _ in range(333)]
+    state = iterator.state_dict()
+    assert before + [s["label"] for s in one.iterator(state=state)] == padded[2]
+    with pytest.raises(squirrel.StateError, match="rank 2 of 3.*rank 1 of 3"):
+        stream.distribute(1, 3, split=by_number).iterator(state=state)
+    for wrong in (-1, 3, "x", None):
+        with pytest.raises(ValueError, match="split gave"):
+            labels(stream.distribute(0, 3, split=lambda path, n: wrong))  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match="has no shard"):
+        labels(stream.distribute(1, 3, split=lambda path, n: 0))
+    assert labels(stream.distribute(1, 3, tail="uneven", split=lambda path, n: 0)) == []
