@@ -400,6 +400,40 @@ class Stream(Composable):
         plan = self._plan.distribute(tail=tail, **kw)
         return self._with((*self._stages, ("distribute", (), {"tail": tail, "split": split, **kw})), plan)
 
+    def split(self, parts: int | Sequence[float], seed: int = 0, *, by: str) -> list[Stream]:
+        """Disjoint parts of the samples, together all of them.
+
+        The value of a field decides, by its hash and the seed: samples with equal values (of one
+        patient, say) are in one part, and a sample stays in its part when data are appended.
+
+        Args:
+            parts: how many equal parts, or their fractions, such as ``[0.8, 0.1, 0.1]``, which sum
+                to 1. Sizes are near these where there are many different values.
+            seed: another one, other parts.
+            by: the field: numbers, texts or bytes; dotted names reach into nested ones. Samples
+                that lack it are in one part.
+        """
+        if isinstance(parts, int):
+            count = _at_least(parts, 1, "split")
+            fractions = [1 / count] * count
+        else:
+            fractions = [float(part) for part in parts]
+        if not fractions or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
+            raise ValueError(f"split({parts!r}): fractions must be from 0 on and sum to 1")
+        ends = [sum(fractions[: i + 1]) for i in range(len(fractions) - 1)]
+        edges = [0.0, *(min(end, 1.0) for end in ends), 1.0]
+        seed = _at_least(seed, 0, "split: seed") % (1 << 64)
+        name = ".".join(f"`{part}`" for part in by.split("."))
+        return [
+            self.filter(f"{name} fold [{seed}, {low!r}, {high!r}]")
+            for low, high in zip(edges, edges[1:])
+        ]
+
+    def k_fold(self, k: int, seed: int = 0, *, by: str) -> list[tuple[Stream, Stream]]:
+        """k pairs (training, validation): each part of :meth:`split` is validated by once."""
+        parts = [part._stages[-1][1][0] for part in self.split(_at_least(k, 2, "k_fold"), seed, by=by)]
+        return [(self.filter(f"not ({part})"), self.filter(part)) for part in parts]
+
     def take(self, n: int | None) -> Stream:
         """The first n samples, behind batch() batches; None: all."""
         return self if n is None else self._then("take", _at_least(n, 0, "take"))

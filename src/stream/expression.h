@@ -5,8 +5,12 @@
  *     comparison := ("==" | "!=" | "<" | "<=" | ">" | ">=") value
  *                 | "is" ["not"] "null" | ["not"] "in" ( list | field )
  *                 | ("contains" | "startswith" | "endswith") value
+ *                 | "fold" "[" seed "," from "," to "]"
  *     value := field | integer | float | string | true | false | null
  *     field := name { "." name }         list := "[" [ literal { "," literal } ] "]"
+ *
+ * `fold`: a value's place in [0, 1), which its hash and the seed decide, is at least
+ * `from` and below `to`; values that are equal have one place, missing ones too.
  *
  * A name is letters, digits, _ and bytes above 127, or anything between backticks. A
  * value that stands alone is a condition: a boolean, or a number other than 0.

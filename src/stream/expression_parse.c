@@ -431,11 +431,36 @@ static int parse_is(struct parser *p, uint32_t left) {
     return negated ? emit(p, OP_NOT, 0, 0, 0) : SQRL_OK;
 }
 
+/* The list that parse_in added is a seed and two fractions. */
+static int parse_fold(struct parser *p, uint32_t left) {
+    int code = next_token(p);
+    if (!code && !is_sign(p, "["))
+        code = expected(p, "'[' behind 'fold'");
+    if (!code)
+        code = parse_in(p, left);
+    if (code)
+        return code;
+    struct sqrl_expression *x = p->out;
+    struct instruction *in = &x->code[x->codes - 1];
+    const struct expression_value *seed = &x->operand[in->right];
+    in->op = OP_FOLD;
+    bool good = in->count == 3 && (seed->kind == VALUE_INT || seed->kind == VALUE_UINT);
+    for (uint32_t i = 1; i < in->count && good; i++)
+        good = seed[i].kind == VALUE_FLOAT ||
+               (seed[i].kind == VALUE_INT && (seed[i].v.i == 0 || seed[i].v.i == 1));
+    return good ? SQRL_OK
+                : sqrl_error_set(p->err, SQRL_E_INVALID,
+                                 "filter: fold wants [seed, from, to]: an integer and "
+                                 "two fractions from 0 to 1");
+}
+
 /* What stands behind a value: a comparison, or nothing. */
 static int parse_comparison(struct parser *p, uint32_t left) {
     int code;
     if (is_word(p, "is"))
         return parse_is(p, left);
+    if (is_word(p, "fold"))
+        return parse_fold(p, left);
     bool negated = is_word(p, "not");
     if (negated && (code = next_token(p)))
         return code;

@@ -17,7 +17,8 @@ enum expression_op {
     OP_LESS_EQUAL,
     OP_GREATER,
     OP_GREATER_EQUAL,
-    OP_IN, /* left in operands [right, right + count) */
+    OP_IN,   /* left in operands [right, right + count) */
+    OP_FOLD, /* the hash of left and the seed lies between two fractions: 3 operands */
     OP_CONTAINS,
     OP_STARTS,
     OP_ENDS,

@@ -1,4 +1,5 @@
 /* expression_test.c - runs the program on one sample. */
+#include "sqrl/codec.h"
 #include "stream/expression_private.h"
 
 #include <stdlib.h>
@@ -368,6 +369,35 @@ static bool is_in(const struct sqrl_expression *x, const struct instruction *in,
     return false;
 }
 
+static double number_of(const struct expression_value *v) {
+    return v->kind == VALUE_FLOAT ? v->v.f : (double)v->v.i;
+}
+
+/* Numbers that are equal have one hash, whatever they were stored as. */
+static int fold(const struct sqrl_expression *x, const struct instruction *in,
+                const struct expression_value *a, bool *out, struct sqrl_error *err) {
+    const struct expression_value *list = &x->operand[in->right];
+    uint64_t hash = 0, kind = a->kind, seed = list->v.u;
+    if (a->kind == VALUE_OTHER)
+        return type_error(x, in, a, NULL, "can't be hashed: take a number or a text",
+                          err);
+    if (a->kind == VALUE_STRING || a->kind == VALUE_BIG) {
+        hash = sqrl_xxh3(a->v.text, a->size);
+    } else if (a->kind == VALUE_FLOAT && a->v.f >= -0x1p63 && a->v.f < 0x1p63 &&
+               (double)(int64_t)a->v.f == a->v.f) {
+        hash = (uint64_t)(int64_t)a->v.f;
+        kind = VALUE_INT;
+    } else if (a->kind == VALUE_FLOAT) {
+        memcpy(&hash, &a->v.f, sizeof hash);
+    } else if (a->kind != VALUE_NULL) {
+        hash = a->v.u;
+    }
+    hash = sqrl_mix64(sqrl_mix64(sqrl_mix64(seed) ^ kind) ^ hash);
+    double place = (double)(hash >> 11) * 0x1p-53;
+    *out = place >= number_of(&list[1]) && place < number_of(&list[2]);
+    return SQRL_OK;
+}
+
 int sqrl_expression_test(const struct sqrl_expression *x, const struct sqrl_node *nodes,
                          const uint8_t *bytes, const uint32_t *found, const uint32_t *map,
                          bool *out, struct sqrl_error *err) {
@@ -390,6 +420,10 @@ int sqrl_expression_test(const struct sqrl_expression *x, const struct sqrl_node
         case OP_IN:
             load(x, &s, in->left, &a);
             condition = is_in(x, in, &a);
+            break;
+        case OP_FOLD:
+            load(x, &s, in->left, &a);
+            code = fold(x, in, &a, &condition, err);
             break;
         case OP_NOT:
             condition = !condition;

@@ -63,3 +63,52 @@ def test_single_samples_need_counts(tmp_path: Path) -> None:
     assert sorted(labels(stream.shuffle_all(1))) == list(range(50))
     with pytest.raises(squirrel.UnsupportedError, match="window"):
         labels(stream.shuffle_all(1, window=None))
+
+
+def test_split_is_disjoint_stable_and_keeps_groups_together(tmp_path: Path) -> None:
+    """600 patients with 5 samples each, some appended later: 4 sigma of a binomial around each size."""
+    rows = [
+        {"label": i, "patient": f"p{i % 600}", "number": i % 600, "meta": {"site": i % 7}}
+        for i in range(3000)
+    ]
+    squirrel.pack(rows, tmp_path / "d")
+    stream = squirrel.open(tmp_path / "d")
+    for by in ("patient", "number"):
+        parts = [list(part) for part in stream.split([0.6, 0.3, 0.1], seed=4, by=by)]
+        assert sorted(s["label"] for part in parts for s in part) == list(range(3000))
+        patients = [{s["patient"] for s in part} for part in parts]
+        assert sum(map(len, patients)) == 600  # none is in two parts
+        for found, share in zip(patients, (0.6, 0.3, 0.1)):
+            assert abs(len(found) - 600 * share) < 4 * (600 * share * (1 - share)) ** 0.5
+    before = [labels(part) for part in stream.split(5, seed=1, by="patient")]
+    assert before != [labels(part) for part in stream.split(5, seed=2, by="patient")]
+    more = [{**row, "label": row["label"] + 10_000} for row in rows[:700]]
+    squirrel.pack(more, tmp_path / "d", append=True)
+    for part, old in zip(squirrel.open(tmp_path / "d").split(5, seed=1, by="patient"), before):
+        now = labels(part)
+        assert now[: len(old)] == old and {n - 10_000 for n in now[len(old) :]} <= set(old)
+    for training, validation in stream.k_fold(3, by="meta.site"):
+        sites = [{s["meta"]["site"] for s in part} for part in (training, validation)]
+        assert not sites[0] & sites[1] and sites[0] | sites[1] == set(range(7))
+    assert len(labels(stream.split(1, by="patient")[0])) == 3000
+    for wrong in ([0.5, 0.6], [], [-1, 2], 0):
+        with pytest.raises(ValueError):
+            stream.split(wrong, by="patient")
+    with pytest.raises(squirrel.SampleTypeError, match="hashed"):
+        labels(stream.split(2, by="meta")[0])
+    for text in ("fold", "fold 3", "fold [1, 0]", "fold ['a', 0, 1]", "fold [1, 0, 2]"):
+        with pytest.raises(ValueError, match="fold"):
+            stream.filter("label " + text)
+
+
+def test_split_by_a_number_or_a_field_that_is_missing(tmp_path: Path) -> None:
+    """1 and 1.0 are one value; samples without the field are in one part."""
+    rows: list[dict[str, float]] = [{"label": i} for i in range(440)]
+    for i in range(400):
+        rows[i]["key"] = i // 2 if i % 2 else float(i // 2)
+    squirrel.pack(rows, tmp_path / "d.jsonl")
+    parts = [labels(part) for part in squirrel.open(tmp_path / "d.jsonl").split(4, by="key")]
+    assert sorted(sum(parts, [])) == list(range(440))
+    of = {n: p for p, part in enumerate(parts) for n in part}
+    assert all(of[2 * k] == of[2 * k + 1] for k in range(200))
+    assert len({of[n] for n in range(400, 440)}) == 1
