@@ -234,6 +234,7 @@ class File:
         )
         pieces: list[bytes | memoryview] = [b""] * len(starts)
         for i, piece in zip(wanted, found):
+            _check(self._path, starts[i], ends[i], piece)
             pieces[i] = piece
         return pieces
 
@@ -285,7 +286,13 @@ def _cat(fs: Any, path: str, start: int, end: int) -> bytes:
     if start >= end:
         return b""
     (piece,) = fs.cat_ranges([path], [start], [end], on_error="raise")
+    _check(path, start, end, piece)
     return bytes(piece)
+
+
+def _check(path: str, start: int, end: int, piece: bytes) -> None:
+    if len(piece) > end - start:
+        raise OSError(f"asked for {end - start} bytes of {path} from {start} on, the file system gave {len(piece)}")
 
 
 def _stat(info: Mapping[str, Any]) -> Stat:

@@ -54,6 +54,7 @@ class Shards(Stage):
     """The samples of one shard after another; errors name the shard and sample in use."""
 
     _call = "flatten()"
+    _sets_place = True
 
     def _start(self, run: Run) -> Iterator[Any]:
         return itertools.chain.from_iterable(self._shards(run))

@@ -84,6 +84,8 @@ class Composable:
     _saved: Any = None
     # Whether items are kept back, so that the last one read isn't the one in hand.
     _holds_items = False
+    # Whether it tells the run which native iterator its item is from, whatever lies below.
+    _sets_place = False
     # Whether _functions() are called with items, so that a StopIteration of theirs is a mistake.
     _calls_user = False
 

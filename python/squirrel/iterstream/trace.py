@@ -144,7 +144,18 @@ def _find(top: Composable, error: BaseException) -> Composable | None:
 
 def placed(stage: Composable) -> bool:
     """Whether the item in hand is the last one read: no stage below keeps items back."""
-    return not any(node._holds_items for node in walk(stage) if node is not stage)
+    from squirrel.iterstream.base import Composable
+
+    pending: list[Any] = [stage]
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, Composable):
+            continue
+        if node is not stage and node._holds_items:
+            return False
+        if not node._sets_place:
+            pending += node._sources()
+    return True
 
 
 def place_of(stage: Composable, run: Run) -> tuple[str, int | None] | None:

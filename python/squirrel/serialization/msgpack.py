@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing as t
 
 from squirrel import _native
+from squirrel._errors import LimitError, TruncatedError
 from squirrel.serialization._shards import read_shard, write_shard
 from squirrel.serialization.serializer import SquirrelSerializer
 
@@ -100,10 +101,14 @@ def _unpack(fp: str, fs: t.Any, mode: str, unpacking: Options, open_kwargs: Opti
     whole = 0
     with fs.open(fp, mode, **{**open_kwargs, "compression": "gzip"}) as file:
         unpacker = msgpack.Unpacker(file, **unpacking)
-        for sample in unpacker:
+        while True:
+            try:
+                sample = unpacker.unpack()
+            except msgpack.OutOfData:
+                break
+            except msgpack.BufferFull:
+                raise LimitError("a sample is larger than max_buffer_size of unpacker_kwargs", where=fp) from None
             whole = unpacker.tell()
             yield sample
         if file.tell() > whole:
-            from squirrel._errors import TruncatedError
-
-            raise TruncatedError("the file ends within a sample, or one is larger than max_buffer_size", where=fp)
+            raise TruncatedError("the file ends within a sample", where=fp)
