@@ -199,12 +199,12 @@ def test_map_driver() -> None:
     assert driver.get_iter().collect() == [[n, -n] for n in range(5)]
     assert driver.get_iter(flatten=True).collect() == [0, 0, 1, -1, 2, -2, 3, -3, 4, -4]
     assert driver.get_iter(keys_kwargs={"count": 3}, get_kwargs={"factor": 3}).collect() == [[0, 0], [3, -1], [6, -2]]
-    hooks = [Plus, times, functools.partial(Plus, by=10), functools.partial(Plus, 10), functools.partial(times, factor=6)]
+    partial = functools.partial
+    hooks = [Plus, times, partial(Plus, by=10), partial(Plus, 10), partial(times, factor=6)]
     stream = driver.get_iter(key_hooks=hooks)
     assert stream.collect() == [[n, -n] for n in (126, 132, 138, 144, 150)]
-    assert driver.get_iter(shuffle_key_buffer=10, key_shuffle_kwargs={"seed": 3}).map(lambda item: item[0]).collect() == [
-        1, 4, 3, 2, 0,
-    ]
+    stream = driver.get_iter(shuffle_key_buffer=10, key_shuffle_kwargs={"seed": 3})
+    assert [item[0] for item in stream] == [1, 4, 3, 2, 0]
     assert driver.get_iter(shuffle_item_buffer=10, item_shuffle_kwargs={"seed": 3}, flatten=True).collect() == [
         -1, 4, 1, -3, 2, -4, 0, 3, -2, 0,
     ]

@@ -84,7 +84,8 @@ def test_plain_files_and_other_suffixes(tmp_path: Path) -> None:
     squirrel.pack([{"n": n} for n in range(30)], tmp_path / "lines", format="jsonl", samples_per_shard=10, prefix="p")
     driver = JsonlDriver(tmp_path / "lines")
     assert list(driver.keys()) == ["p-000000.jsonl", "p-000001.jsonl", "p-000002.jsonl"]
-    assert numbers(driver.get("p-000001.jsonl")) == list(range(10, 20)) and numbers(driver.get_iter()) == list(range(30))
+    assert numbers(driver.get("p-000001.jsonl")) == list(range(10, 20))
+    assert numbers(driver.get_iter()) == list(range(30))
     assert numbers(driver.get_iter(keys_iterable=["p-000002.jsonl"])) == list(range(20, 30))
     one = JsonlDriver(str(tmp_path / "lines" / "p-000000.jsonl"), max_line="1 MiB")
     assert list(one.keys()) == ["p-000000.jsonl"] and numbers(one.get_iter()) == list(range(10))

@@ -109,7 +109,8 @@ def test_native_shards_anywhere(tmp_path: Path) -> None:
     assert stream.driver == "sqrl" and len(stream) == 5000
     assert numbers(stream) == list(range(5000))
     shuffled = numbers(stream.shuffle_all(seed=3))
-    assert sorted(shuffled) == list(range(5000)) and shuffled == numbers(squirrel.open(tmp_path / "d").shuffle_all(seed=3))
+    assert sorted(shuffled) == list(range(5000))
+    assert shuffled == numbers(squirrel.open(tmp_path / "d").shuffle_all(seed=3))
     assert numbers(SqrlDriver(url).get_iter().take(3)) == [0, 1, 2]
 
 
