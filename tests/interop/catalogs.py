@@ -1,5 +1,14 @@
 """The sources that both sides put into a catalog: (name, version, driver, arguments, metadata)."""
 
+from squirrel.catalog import CatalogKey
+
+# squirrel-core writes an anchor, &id001, and aliases where sources share a dict or a list.
+SHARED = {"anon": True, "client_kwargs": {"endpoint_url": "http://localhost:9000"}}
+LABELS = ["cat", "dog"]
+DEEP = {"end": []}
+for level in range(40):
+    DEEP = {f"level{level}": [DEEP, level]}  # with a blank in the key squirrel-core writes what is no YAML
+
 SOURCES = [
     ("train", 1, "messagepack", {"url": "data/train"}, {}),
     ("train", 2, "messagepack", {"url": "data/train-2", "storage_options": {"requester_pays": True}},
@@ -18,4 +27,16 @@ SOURCES = [
         "int": -5, "big": 2**62, "float": 0.1, "small": 1e-7, "large": 1e16, "whole": 2.0, "true": True, "false": False,
         "null": None, "123": "key of digits", "true_key": {"yes": 1, "null": 2, "": 3},
     }),
+    ("shared", 1, "csv", {"path": "a", "storage_options": SHARED}, {"labels": LABELS}),
+    ("shared", 2, "csv", {"path": "b", "storage_options": SHARED, "again": SHARED}, {"labels": LABELS, "too": LABELS}),
+    ("both", 1, "source_combiner", {"subsets": {"a": CatalogKey("train", 2), "b": CatalogKey("test")},
+                                    "in lists": [CatalogKey("name: odd #1", 3), [CatalogKey("y", 1)]]}, {}),
+    ("numbers", 1, "x", {"max": 2**63 - 1, "min": -2**63, "unsigned": 2**64 - 1, "zero": 0, "minus zero": -0.0}, {
+        "floats": [0.1, 1e22, 1e-300, 123456789.125, -2.5, 1e16, 5e-324, 1.7976931348623157e308],
+        "infinities": [float("inf"), float("-inf")], "booleans": [True, False, None],
+    }),
+    ("keys", 1, "x", {"nested": {1: "int", 2.5: "float", True: "true", None: "null", "": "empty", "x" * 200: "long"}},
+     {"a: b": 1, "? q": 2, "- d": 3, "#": 4, "": 5, "é": 6, "yes": 7, "3": 8}),
+    ("containers", 1, "x", {"empty": [{}, [], [[]], [{}], {"a": {}, "b": []}]}, {"deep": DEEP}),
+    ("last", 9, "parquet", {}, {}),
 ]

@@ -10,7 +10,7 @@ import pytest
 from catalogs import SOURCES
 from samples import all_differences
 
-from squirrel.catalog import Catalog, Source
+from squirrel.catalog import Catalog, CatalogKey, Source
 
 Peer = Callable[..., str]
 
@@ -63,3 +63,13 @@ def peer_texts(peer: Peer, tmp_path_factory: pytest.TempPathFactory, request: py
     catalog.to_file(path)
     ((_, _, _, _, metadata),) = json.loads(peer("catalog-dump", path))
     return {text: metadata[f"t{i}"] for i, text in enumerate(texts)}
+
+
+def test_the_reference_writes_aliases_and_tags(peer: Peer, tmp_path: Path) -> None:
+    """What the tests above read has all the features that they are for."""
+    peer("catalog-write", tmp_path / "theirs.yaml")
+    text = (tmp_path / "theirs.yaml").read_text(encoding="utf-8")
+    for feature in ("!YamlCatalog", "!YamlSource", "!CatalogKey", "&id001", "*id001", "&id002"):
+        assert feature in text
+    key = Catalog.from_files([tmp_path / "theirs.yaml"])["both"].driver_kwargs["subsets"]["a"]
+    assert isinstance(key, CatalogKey) and key == CatalogKey("train", 2)
