@@ -23,7 +23,6 @@ PENDING: set[str] = {
     "squirrel.artifact_manager.filesystem",
     "squirrel.artifact_manager.wandb",
     "squirrel.benchmark.quantify_randomness",
-    "squirrel.catalog.yaml",
     "squirrel.integration_test",
     "squirrel.integration_test.conftest",
     "squirrel.integration_test.helpers",

@@ -307,9 +307,10 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         number = self._native.resolve(name, version)
         if not number:
             return None
-        source = self._made.get((name, number))
+        key = (name, number)
+        source = self._made.get(key)
         if source is None:
-            source = self._made[name, number] = CatalogSource.__new__(CatalogSource)
+            source = self._made[key] = CatalogSource.__new__(CatalogSource)
             source._identifier = name
             source._version = number
             source._catalog = self

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prep_yaml", "catalog2yamlcatalog", "yamlcatalog2catalog"]
 
-FORM_VERSION = "0.20.2"
+sq_ver = "0.20.2"  # the form that is written: squirrel-core reads 0.4 and later
 OLDEST = (0, 4)
 
 
@@ -54,7 +54,7 @@ class YamlSource:
 class YamlCatalog:
     """A catalog as a file has it; ``version`` is that of squirrel-core whose form it has."""
 
-    version: str = FORM_VERSION
+    version: str = sq_ver
     sources: list[YamlSource] = field(default_factory=list)
 
 
