@@ -30,7 +30,8 @@ def open(url: str | PathLike[str], driver: str | None = None, **options: Any) ->
     """Opens a file or a directory of any known format as a :class:`Stream`.
 
     Args:
-        url: a path or URL, or ``"catalog.yaml#name"``, ``"catalog.yaml#name@version"``.
+        url: a path or URL, or ``"catalog.yaml#name"``, ``"catalog.yaml#name@version"``, or
+            ``"#name"`` of the user's catalogs.
         driver: name of the driver; found from the content when left out.
         **options: the driver's and format's options, see :func:`squirrel.drivers` and
             :func:`squirrel.formats`.
@@ -89,7 +90,8 @@ class Stream(Composable):
 
     def _open(self) -> _native.Source:
         head, mark, _ = self.url.partition("#")
-        if mark and head.endswith((".yaml", ".yml")) and not os.path.exists(self.url):
+        names_source = not head or head.endswith((".yaml", ".yml", ".json"))
+        if mark and names_source and not os.path.exists(self.url):
             return _native.open_catalog(self.url)
         if "storage_options" in self.options or "://" in self.url:
             from squirrel._remote import open_source

@@ -107,6 +107,18 @@ def test_errors_name_the_place(home: Path, no_plugins: None) -> None:
         Catalog.default()
 
 
+def test_open_finds_a_name(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text('{"n": 1}\n')
+    catalog = Catalog()
+    catalog["lines"] = Source("jsonl", {"url": str(tmp_path / "lines.jsonl")})
+    catalog.to_file(home / "c.json")
+    Catalog.subscribe(home / "c.json")
+    for reference in ("#lines", "#lines@1", f"{home}/c.json#lines"):
+        assert squirrel.open(reference).collect() == [{"n": 1}]
+    with pytest.raises(squirrel.NotFoundError, match='did you mean "lines"'):
+        squirrel.open("#line")
+
+
 # --- plug-ins: packages as pip installs them, in a process of their own ---
 
 PLUGIN = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,3 +74,18 @@ def test_a_package_that_offers_sources(project: Path) -> None:
     printed = run(project, "join_catalogs.py", "project.yaml", "pets", PYTHONPATH=site)
     assert "pets@1  jsonl  default" in printed and "pets@2  jsonl  default" in printed
     assert printed[-1] == "{'name': 'Tom', 'kind': 'cat'}"
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/catalog.md: its program runs, its YAML is a catalog, and its JSON is that catalog's."""
+    page = (EXAMPLES.parents[1] / "docs" / "catalog.md").read_text()
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```", page, re.M | re.S)
+    program = next(text for language, text in blocks if language == "python" and "Catalog()" in text)
+    (yaml,) = [text for language, text in blocks if language == "yaml"]
+    (canonical,) = [text for language, text in blocks if language == "json"]
+    assert Catalog.from_str(yaml).to_json() == canonical and Catalog.from_json(canonical).to_str() == yaml
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, object] = {}
+    exec(program.replace("catalog[\"train\"].get_driver().get_iter()", "catalog[\"train\"].get_driver()"), found)
+    catalog = found["catalog"]
+    assert isinstance(catalog, Catalog) and catalog["train"].version == 2 and catalog["test"].version == 7
