@@ -20,6 +20,7 @@ struct shuffled {
     PyObject **held;              /* owned */
     size_t count, room, size;
     Py_ssize_t initial;
+    uint64_t given;
 };
 
 static PyObject *shuffled_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
@@ -116,6 +117,7 @@ static PyObject *shuffled_pick(struct shuffled *self) {
         return NULL;
     PyObject *item = self->held[at];
     self->held[at] = self->held[--self->count];
+    self->given++;
     return item;
 }
 
@@ -170,6 +172,18 @@ static PyObject *shuffled_next(PyObject *op) {
     return item;
 }
 
+static PyObject *shuffled_given(PyObject *op, void *unused) {
+    return PyLong_FromUnsignedLongLong(((struct shuffled *)op)->given);
+}
+static PyObject *shuffled_held(PyObject *op, void *unused) {
+    return PyLong_FromSize_t(((struct shuffled *)op)->count);
+}
+
+static PyGetSetDef shuffled_getset[] = {
+    {"given", shuffled_given, NULL, "How many items it gave.", NULL},
+    {"held", shuffled_held, NULL, "How many items wait in the buffer.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
 static PyType_Slot shuffled_slots[] = {
     {Py_tp_new, shuffled_new},
     {Py_tp_dealloc, shuffled_dealloc},
@@ -177,6 +191,7 @@ static PyType_Slot shuffled_slots[] = {
     {Py_tp_clear, shuffled_clear},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, shuffled_next},
+    {Py_tp_getset, shuffled_getset},
     {Py_tp_doc,
      "Shuffled(iterator, size, initial, rng, bits=False)\n--\n\n"
      "Random order within a buffer. `rng` is a MersenneTwister, with `bits` a\n"

@@ -250,6 +250,10 @@ class Shuffled(_Passing):
     def __init__(
         self, iterator: Iterator[Any], size: int, initial: int, rng: object, bits: bool = False
     ) -> None: ...
+    @property
+    def given(self) -> int: ...
+    @property
+    def held(self) -> int: ...
 
 @final
 class Monitored(_Passing):

@@ -29,6 +29,10 @@ def odd(n: int) -> bool:
     return n % 2 == 1
 
 
+def few(n: int) -> bool:
+    return n % 7 > 2
+
+
 def negative(n: int) -> int:
     return -n
 
@@ -41,11 +45,14 @@ def chains(base: squirrel.Stream) -> dict[str, Composable]:
         "flat_map twice": base.map(label).flat_map(copies).filter(odd).flat_map(copies).map(negative),
         "batched": base.map(label).filter(odd).batched(7, drop_last_if_not_full=False),
         "batches": base.batch(9).map(lambda batch: batch["label"].tolist()),
+        "shuffle": base.map(label).shuffle(50, initial=20, seed=3).map(negative),
+        "shuffle, filter": base.map(label).filter(odd).shuffle(9, initial=1, seed="a").filter(few).batched(3),
         "batches, flat": base.batch(9).flat_map(lambda batch: batch["label"].tolist()),
     }
 
 
 NAMES = ["map", "filter", "flat_map", "flat_map twice", "batched", "batches", "batches, flat"]
+NAMES += ["shuffle", "shuffle, filter"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -77,7 +84,8 @@ def test_machine(images: Path, name: str) -> None:
 def test_streams_without_a_state_say_why(images: Path) -> None:
     base = squirrel.open(images)
     for stream, why in [
-        (base.map(label).shuffle(10), r"shuffle\(10\) has no state.*shuffle_all"),
+        (base.map(label).shuffle(10, rng=random.Random(1)), r"shuffle\(10\) has no state.*without an rng"),
+        (base.map(label).shuffle(10).flat_map(copies), "shuffle with flat_map"),
         (base.map(label).take(10), r"take\(10\).*in front of the first callable"),
         (base.flat_map(list).batched(3), "batches behind flat_map"),
         (IterableSource([1, 2]).map(negative), "has no state"),
@@ -96,6 +104,23 @@ def test_streams_without_a_state_say_why(images: Path) -> None:
         base.map(label).map(negative).iterator(state=state)
     with pytest.raises(squirrel.StateError, match="stage 1 was none, now it is take"):
         base.take(3).map(label).iterator(state=state)
+
+
+def test_a_shuffle_without_a_seed_goes_on_too(images: Path) -> None:
+    """And over many times its buffer: no item is lost or repeated, and the epoch counts."""
+    stream = squirrel.open(images).map(label).shuffle(5)
+    iterator = stream.set_epoch(1).iterator()
+    got = [next(iterator) for _ in range(1234)]
+    state = json.loads(json.dumps(iterator.state_dict()))
+    rest = list(iterator)
+    assert sorted(got + rest) == list(range(2000))
+    assert list(stream.set_epoch(0).iterator(state=state)) == rest
+    fresh = stream.iterator()
+    before = fresh.state_dict()
+    assert list(fresh) == list(stream.iterator(state=before))
+    state["shuffle"]["given"] = 10**6
+    with pytest.raises(squirrel.StateError, match="damaged"):
+        stream.iterator(state=state)
 
 
 def fails_at_30(n: int) -> int:

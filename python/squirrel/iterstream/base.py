@@ -41,12 +41,13 @@ class Run:
         unseeded: how many stages took a seed from `shared`.
     """
 
-    __slots__ = ("closers", "epoch", "native", "shared", "states", "unseeded")
+    __slots__ = ("buffer", "closers", "epoch", "native", "shared", "states", "unseeded")
 
     def __init__(self, epoch: int | None = None, shared: tuple[int, ...] | None = None) -> None:
         self.epoch = epoch
         self.native: _native.Samples | _native.Batches | None = None
         self.closers: list[Callable[[], object]] = []
+        self.buffer: Any = None  # a shuffle's, as squirrel.iterstream.resume keeps it
         self.states: Any = None  # where the native iterator goes on; it takes them away
         self.shared = shared
         self.unseeded = 0

@@ -3,20 +3,28 @@
 A stage like map() holds nothing between two items, so the point behind the last native item is the
 whole state. flat_map() may be in the middle of what it made of one: then the state is the point in
 front of that item and how many of its results were given, which are made again and left out.
+
+shuffle() holds objects. Its state are numbers: how many items came and went, and the native
+iterator's state some buffers ago. Which items are held follows from the seed: the same shuffle over
+plain numbers says so; they are read again, and the shuffle runs once more without the others.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import os
+from collections import deque
 
 from squirrel import _native
 from squirrel._errors import ArgumentError, StateError
 from squirrel._state import find, texts
-from squirrel.iterstream.stages import Batched, Filter, Flatten, Map, NumbaMap
+from squirrel.iterstream.stages import Batched, Filter, Flatten, Map, NumbaMap, Shuffle
 from squirrel.iterstream.trace import _note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from squirrel.iterstream.base import Composable, Run
@@ -31,7 +39,7 @@ def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
     from squirrel.stream import Stream
 
     names: list[str] = []
-    flat = batched = False
+    flat = batched = shuffled = False
     node: Any = top
     while not isinstance(node, Stream):
         kind = type(node)
@@ -40,14 +48,19 @@ def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
             flat = flat or kind is Flatten
         elif kind is Batched:
             batched = True
+        elif kind is Shuffle and node.rng is None and not shuffled:
+            names.append(node._call)
+            shuffled = True
         elif kind.__name__ != "TorchIterable":
             what = getattr(node, "_call", kind.__name__)
             return names, flat, (
                 f"{what} has no state to go on from: a stream goes on where it is native stages, then "
-                "map, filter, flat_map and batches only (shuffle_all instead of shuffle, take and "
-                "skip in front of the first callable)"
+                "map, filter, flat_map, batches and one shuffle without an rng only (take and skip in "
+                "front of the first callable)"
             )
         node = node.source
+    if flat and shuffled:
+        return names, flat, "shuffle with flat_map: such a stream has no state; shuffle_all has"
     if flat and batched:
         return names, flat, "batches behind flat_map may end within one item: such a stream has no state"
     return names, flat, None
@@ -76,6 +89,10 @@ class Resumable(_native.Guard):
         native: Any = self._native
         if native is None:
             raise StateError("this iterator was closed")
+        if self._run.buffer is not None:
+            native_state, shuffle = self._run.buffer.state()
+            chain = {"squirrel_chain": _VERSION, "stages": names, "skip": 0, "shuffle": shuffle}
+            return {**chain, "native": native_state}
         ahead = native.delivered - self._seen  # pulled, but nothing came of it: the end, or a failure
         skip = self._since if flat and not ahead else 0
         state = native.state_dict()
@@ -92,7 +109,8 @@ class Resumable(_native.Guard):
         """Goes on where a state stood: one, or all of a run with other ranks and workers."""
         run = self._run
         run.close()
-        run.states = saved
+        run.states, run.epoch = saved, epoch_of(saved)
+        run.buffer = _buffer(saved)
         skip = _skip(self._top, saved)
         inner = self._top._start(run)
         self._replace(inner, run.native)
@@ -141,7 +159,8 @@ def begin(top: Composable, run: Run, saved: Any) -> _native.Guard:
     skip = 0
     if saved is not None:
         skip = _skip(top, saved)
-        run.states = saved
+        run.states, run.epoch = saved, epoch_of(saved)
+        run.buffer = _buffer(saved)
     inner = top._start(run)
     note = functools.partial(_note, top, run)
     if why is None and run.native is not None:
@@ -152,6 +171,100 @@ def begin(top: Composable, run: Run, saved: Any) -> _native.Guard:
     stateless = _Stateless(inner, note, run.close)
     stateless._why = why or "this stream has no native iterator to go on from"
     return stateless
+
+
+def _buffer(saved: Any) -> dict[str, Any] | None:
+    """The numbers of a saved shuffle, with the native state they count from."""
+    found = [chain for chain in find(saved, "squirrel_chain") if "shuffle" in chain]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise StateError(
+            "shuffle() holds items of its rank and worker: such a stream goes on with the numbers it had, "
+            "each from its own state; shuffle_all() in front has no such limit"
+        )
+    numbers = found[0]["shuffle"]
+    good = isinstance(numbers, dict) and all(
+        isinstance(numbers.get(name), int) and numbers[name] >= 0 for name in ("from", "pulled", "given")
+    )
+    if not good or not numbers["from"] <= numbers["pulled"] >= numbers["given"]:
+        raise StateError("the state's shuffle is damaged")
+    return {**numbers, "native": found[0]["native"]}
+
+
+class Buffer:
+    """A running shuffle, with points in front of blocks of items to go back to."""
+
+    POINTS = 32  # buffers: that an item waits longer has a chance of e**-32
+
+    def __init__(self, stage: Shuffle, items: Iterator[Any], seed: Any, run: Run) -> None:
+        saved, run.buffer = run.buffer, self
+        self._stage = stage
+        self._native: Any = run.native
+        self._items = items
+        self._saved: dict[str, Any] | None = saved
+        self._drawn = saved.get("seed") if saved else None  # a seed of nobody's
+        if seed is None:
+            if self._drawn is None:
+                self._drawn = int.from_bytes(os.urandom(8), "little")
+            seed = self._drawn
+        self._seed = seed
+        self._shuffled: _native.Shuffled
+        self._points: deque[tuple[int, dict[str, Any]]] = deque(maxlen=self.POINTS)
+
+    def _shuffle(self, items: Any) -> _native.Shuffled:
+        from squirrel.iterstream.iterators import shuffle_
+
+        return shuffle_(  # type: ignore[return-value]
+            items, self._stage.size, self._stage.initial, None, self._seed
+        )
+
+    def _blocks(self, number: int) -> Iterator[Iterator[Any]]:
+        """The items in blocks of a buffer's size; a point in front of each."""
+        size = self._stage.size
+        while True:
+            self._points.append((number, self._native.state_dict()))
+            first = list(itertools.islice(self._items, 1))
+            if not first:
+                return
+            yield itertools.chain(first, itertools.islice(self._items, size - 1))
+            number += size
+
+    def _again(self, begin: int, pulled: int, held: set[int]) -> Iterator[Any]:
+        for number in range(begin, pulled):
+            item = next(self._items, None)
+            yield item if number in held else None
+
+    def start(self) -> Iterator[Any]:
+        saved = self._saved
+        if saved is None:
+            self._shuffled = self._shuffle(itertools.chain.from_iterable(self._blocks(0)))
+            return self._shuffled
+        begin, pulled, given = saved["from"], saved["pulled"], saved["given"]
+        numbers = self._shuffle(range(pulled))
+        deque(itertools.islice(numbers, given), maxlen=0)
+        held = set(numbers)
+        if len(held) != pulled - given or (held and min(held) < begin):
+            raise StateError("the state's shuffle is damaged, or an item waited in it for very long")
+        self._points.append((begin, saved["native"]))
+        self._shuffled = self._shuffle(
+            itertools.chain(
+                itertools.repeat(None, begin),
+                self._again(begin, pulled, held),
+                itertools.chain.from_iterable(self._blocks(pulled)),
+            )
+        )
+        deque(itertools.islice(self._shuffled, given), maxlen=0)
+        return self._shuffled
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The native state that the numbers count from, and the numbers."""
+        given, held = self._shuffled.given, self._shuffled.held
+        if not self._points:  # nothing was asked for yet
+            self._points.append((0, self._native.state_dict()))
+        begin, native = self._points[0]
+        numbers = {"from": begin, "pulled": given + held, "given": given, "seed": self._drawn}
+        return native, numbers
 
 
 def states_of(run: Run, own: Any) -> tuple[str, ...] | None:

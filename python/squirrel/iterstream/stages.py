@@ -354,7 +354,12 @@ class Shuffle(Stage):
             seed = run.shared_seed()
         elif seed is not None and epoch > 0:
             seed = repr((seed, epoch))
-        return shuffle_(self._upstream(run), self.size, self.initial, self.rng, seed)
+        items = self._upstream(run)
+        if self.rng is not None or run.native is None:
+            return shuffle_(items, self.size, self.initial, self.rng, seed)
+        from squirrel.iterstream.resume import Buffer
+
+        return Buffer(self, items, seed, run).start()
 
 
 class Loop(Stage):
