@@ -95,6 +95,16 @@ struct sqrl_coded_block {
 };
 SQRL_API void sqrl_coded_block_reset(struct sqrl_coded_block *block);
 
+/* One scalar field of all samples of a shard, from an index beside its data. */
+struct sqrl_values {
+    enum sqrl_dtype dtype; /* BOOL, INT64, UINT64, FLOAT64; OTHER: texts */
+    uint64_t count;
+    const uint8_t *valid;    /* one bit a sample, the lowest first; NULL: all have one */
+    const void *data;        /* [count]; the bytes of all texts */
+    const uint64_t *offsets; /* texts: [count + 1] into data */
+    struct sqrl_buffer *memory; /* of all this; sqrl_buffer_unref it */
+};
+
 struct sqrl_format_ops {
     size_t size;
     uint32_t api;
@@ -151,7 +161,21 @@ struct sqrl_format_ops {
     int (*load_many)(void *reader, const uint64_t *blocks, size_t count,
                      const struct sqrl_cancel *cancel, struct sqrl_block **out,
                      size_t *loaded, struct sqrl_error *err);
+
+    /* Shards that were written with keys: appends the numbers (u64 each, rising) of the
+     * samples whose key has this hash, see sqrl_key_hash; *field: the key's dotted name.
+     * *field is NULL for a shard without keys. NULL: there are never any. */
+    int (*find)(void *reader, uint64_t hash, const struct sqrl_cancel *cancel,
+                struct sqrl_bytes *numbers, const char **field, struct sqrl_error *err);
+    /* A column of scalars; out->memory is NULL for a shard without that one. */
+    int (*column)(void *reader, const char *field, const struct sqrl_cancel *cancel,
+                  struct sqrl_values *out, struct sqrl_error *err);
 };
+
+/* The hash of a key: xxh3 of a text's or binary's content, of an integer's 8 bytes.
+ * False for a node that can't be one. */
+SQRL_API bool sqrl_key_hash(const struct sqrl_node *nodes, uint32_t node,
+                            const uint8_t *bytes, uint64_t *out);
 
 /* By name or position among the built-in ones; NULL when there is none. */
 SQRL_API const struct sqrl_format_ops *sqrl_format_by_name(const char *name);

@@ -157,6 +157,22 @@ SQRL_CHECK int sqrl_source_get_many(struct sqrl_source *source, const uint64_t *
 /* NULL is allowed. */
 SQRL_API void sqrl_samples_release(struct sqrl_samples *samples);
 
+/* A key: a text or bytes, or (bytes NULL) an integer; one above INT64_MAX as it wraps. */
+struct sqrl_key {
+    const void *bytes;
+    size_t size;
+    int64_t number;
+};
+/* The position of the first sample with this key, of shards that were packed with the
+ * option "key". Cold, a shard takes one request more than by position. SQRL_E_NOT_FOUND;
+ * SQRL_E_UNSUPPORTED where a shard has no keys. Any thread. */
+SQRL_CHECK int sqrl_source_find(struct sqrl_source *source, const struct sqrl_key *key,
+                                uint64_t *index, struct sqrl_error *err);
+/* The dotted name of the field that is the key, of the first shard; free() it. *out is
+ * NULL when there are no keys. */
+SQRL_CHECK int sqrl_source_key_field(struct sqrl_source *source, char **out,
+                                     struct sqrl_error *err);
+
 /* A reader of one shard. Errors of all calls name the shard's path and the block. */
 struct sqrl_shard_reader;
 SQRL_CHECK int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,

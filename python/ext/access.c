@@ -164,6 +164,68 @@ PyObject *ext_plan_get_one(PyObject *self, PyObject *index) {
     return sample;
 }
 
+/* str and bytes are taken as they are, integers as 64 bits. */
+static int take_key(PyObject *object, struct sqrl_key *key) {
+    *key = (struct sqrl_key){NULL, 0, 0};
+    Py_ssize_t size;
+    if (PyUnicode_Check(object)) {
+        key->bytes = PyUnicode_AsUTF8AndSize(object, &size);
+        key->size = (size_t)size;
+        return key->bytes == NULL ? -1 : 0;
+    }
+    if (PyBytes_Check(object)) {
+        key->bytes = PyBytes_AsString(object);
+        key->size = (size_t)PyBytes_Size(object);
+        return 0;
+    }
+    PyObject *number = PyNumber_Index(object);
+    if (number == NULL)
+        return -1;
+    int overflow = 0;
+    key->number = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow > 0)
+        key->number = (int64_t)PyLong_AsUnsignedLongLong(number);
+    else if (overflow < 0)
+        PyErr_SetString(PyExc_OverflowError, "a key has at most 64 bits");
+    Py_DECREF(number);
+    return PyErr_Occurred() == NULL ? 0 : -1;
+}
+
+PyObject *ext_plan_find(PyObject *self, PyObject *object) {
+    struct ext_state *state = ext_state_of(self);
+    struct sqrl_plan *plan = ext_plan_get(self);
+    struct sqrl_key key;
+    struct sqrl_error err;
+    uint64_t samples, index;
+    int rc;
+    if (check_plan(state, plan, &samples) < 0 || take_key(object, &key) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_source_find(sqrl_plan_get_source(plan), &key, &index, &err);
+    Py_END_ALLOW_THREADS
+    if (rc == SQRL_E_NOT_FOUND) {
+        PyErr_SetString(PyExc_KeyError, err.message);
+        return NULL;
+    }
+    return rc != SQRL_OK ? ext_raise(state, &err) : PyLong_FromUnsignedLongLong(index);
+}
+
+PyObject *ext_plan_locate(PyObject *self, PyObject *object) {
+    struct ext_state *state = ext_state_of(self);
+    struct sqrl_plan *plan = ext_plan_get(self);
+    struct sqrl_source *source = sqrl_plan_get_source(plan);
+    struct sqrl_error err;
+    uint64_t samples, index, shard, row;
+    if (check_plan(state, plan, &samples) < 0 ||
+        take_index(source, object, samples, &index) < 0)
+        return NULL;
+    if (sqrl_source_locate(source, index, &shard, &row, &err) != SQRL_OK)
+        return ext_raise(state, &err);
+    return Py_BuildValue(
+        "(NK)", PyUnicode_DecodeFSDefault(sqrl_source_shard(source, shard)->path),
+        (unsigned long long)row);
+}
+
 PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *keys[] = {"indices", "copy", NULL};
     struct ext_state *state = ext_state_of(self);

@@ -229,6 +229,8 @@ PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
                            bool tuples);
 /* Methods of Plan that read by position (access.c). */
 PyObject *ext_plan_get_one(PyObject *self, PyObject *index);
+PyObject *ext_plan_find(PyObject *self, PyObject *key);
+PyObject *ext_plan_locate(PyObject *self, PyObject *index);
 PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options);

@@ -369,6 +369,11 @@ static PyMethodDef plan_methods[] = {
      "iterate($self, copy=True, epoch=0, states=None)\n--\n\nStarts the plan."},
     {"get", ext_plan_get_one, METH_O,
      "get($self, index, /)\n--\n\nThe sample at a position."},
+    {"find", ext_plan_find, METH_O,
+     "find($self, key, /)\n--\n\nThe position of the first sample with this key."},
+    {"locate", ext_plan_locate, METH_O,
+     "locate($self, index, /)\n--\n\nShard path and number within the shard of a "
+     "position."},
     {"get_many", (PyCFunction)(void (*)(void))ext_plan_get_many,
      METH_VARARGS | METH_KEYWORDS,
      "get_many($self, indices, copy=True)\n--\n\nThe samples at these positions, as a "

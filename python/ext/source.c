@@ -1,6 +1,8 @@
 /* source.c - squirrel._native.Source: what a driver opened. */
 #include "ext.h"
 
+#include <stdlib.h>
+
 struct source {
     PyObject_HEAD struct sqrl_source *source;
     bool tuples;
@@ -120,7 +122,21 @@ static PyObject *source_plan(PyObject *self, PyObject *unused) {
     return ext_plan_new(state, plan, ((struct source *)self)->tuples);
 }
 
+static PyObject *source_key_field(PyObject *self, void *unused) {
+    char *field = NULL;
+    struct sqrl_error err;
+    if (sqrl_source_key_field(source_get(self), &field, &err) != SQRL_OK)
+        return ext_raise(ext_state_of(self), &err);
+    if (field == NULL)
+        Py_RETURN_NONE;
+    PyObject *text = PyUnicode_FromString(field);
+    free(field);
+    return text;
+}
+
 static PyGetSetDef source_getset[] = {
+    {"key_field", source_key_field, NULL,
+     "The field that is the key, or None for shards without keys.", NULL},
     {"url", source_url, NULL, "What was opened.", NULL},
     {"driver", source_driver, NULL, "Name of the driver that opened it.", NULL},
     {"shards", source_shards, NULL, "Number of shards.", NULL},

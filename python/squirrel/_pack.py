@@ -12,7 +12,7 @@ from squirrel.stream import Stream, _bytes, open
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from os import PathLike
     from typing import Any
 
@@ -52,6 +52,8 @@ def pack(
     shard_bytes: int | str | None = None,
     block_bytes: int | str | None = None,
     prefix: str | None = None,
+    key: str | Callable[[Any], str | bytes | int] | None = None,
+    index: Sequence[str] | None = None,
     progress: bool | None = None,
     inputs_per_task: int | None = None,
     start_method: str | None = None,
@@ -79,6 +81,11 @@ def pack(
         format: of the shards; by default from the destination's suffix, else "sqrl".
         samples_per_shard, shard_bytes, block_bytes: sizes; the default shard has 256 MiB of raw
             bytes.
+        key: the field (dotted name) that finds a sample later, ``source["key"]``: a text, bytes
+            or an integer. Or a function of the sample; what it returns becomes the field
+            ``__key__``.
+        index: fields (numbers, booleans, texts) that are stored as columns, too, to be tested
+            without reading samples.
         prefix: of the shards' names; random by default, so that many may write at once.
         progress: None shows a bar on a terminal, True also plain lines elsewhere, False nothing.
         inputs_per_task: with workers: how many inputs are done and noted as one piece.
@@ -95,6 +102,13 @@ def pack(
         raise ArgumentError("workers and resume need map=, the function that runs in parallel")
     if overwrite and append:
         raise ArgumentError("overwrite and append exclude each other")
+    if callable(key):
+        if map is not None:
+            raise ArgumentError("key= is the name of a field where map= makes the samples")
+        source = _with_keys(source, key)
+        key = "__key__"
+    options = {**options, "key": key, "index": ",".join(index) if index else None}
+    options = {name: value for name, value in options.items() if value is not None}
     layout: dict[str, Any] = {
         "options": options or None,
         "format": format,
@@ -141,6 +155,11 @@ def remove_empty(destination: str) -> None:
         os.rmdir(os.path.join(destination.removeprefix("file://"), "_sqrl"))
     except OSError:  # not there, or not empty
         pass
+
+
+def _with_keys(source: Any, key: Callable[[Any], Any]) -> Iterable[Any]:
+    samples = open(source) if isinstance(source, (str, os.PathLike)) else source
+    return ({**sample, "__key__": key(sample)} for sample in samples)
 
 
 def _length(source: Any) -> int | None:

@@ -213,18 +213,52 @@ class Stream(Composable):
     # --- by position ---
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int | str | bytes) -> Any: ...
 
     @overload
     def __getitem__(self, index: slice) -> list[Any]: ...
 
-    def __getitem__(self, index: int | slice) -> Any:
-        """Sample number `index`, or the list of those of a slice; see :meth:`get_many`."""
+    def __getitem__(self, index: int | str | bytes | slice) -> Any:
+        """Sample number `index`, or the list of those of a slice; see :meth:`get_many`.
+
+        A text or bytes is a key: the first sample that has it, of shards that were packed with
+        ``key=``; see :meth:`find` (for keys that are integers, too).
+
+        Raises:
+            IndexError, KeyError: there is no such sample.
+        """
+        if isinstance(index, (str, bytes)):
+            return self._plan.get(self._plan.find(index))
         if isinstance(index, slice):
             return self._plan.get_many(range(*index.indices(len(self))))
         return self._plan.get(index)
 
-    def get_many(self, indices: Sequence[int], copy: bool = True) -> list[Any]:
+    def find(self, key: str | bytes | int) -> int:
+        """The position of the first sample with this key.
+
+        Raises:
+            KeyError: there is none. UnsupportedError: the shards were packed without ``key=``.
+        """
+        return self._plan.find(key)
+
+    def locate(self, index: int) -> tuple[str, int]:
+        """Where sample `index` lies: path of its shard, and its number there."""
+        return self._plan.locate(index)
+
+    def with_meta(self) -> Composable:
+        """Each sample with its origin: ``sample["__meta__"]`` is a dict.
+
+        ``shard`` is the path, ``sample`` the number within it, ``index`` the position that
+        ``source[index]`` takes (None where samples are not counted), ``key`` the key, or None.
+        Stages behind it are Python's.
+        """
+        from squirrel.access import with_meta
+
+        return with_meta(self)
+
+    def get_many(
+        self, indices: Sequence[int], copy: bool = True, meta: bool = False
+    ) -> list[Any]:
         """The samples at these positions, in this order; the same one may come several times.
 
         Positions count from 0 in the order of the stream, which must be one without stages, or
@@ -235,12 +269,18 @@ class Stream(Composable):
         Args:
             indices: a list, a range, an int64 array.
             copy: False lends arrays as read-only views of memory that they share.
+            meta: each sample has ``__meta__``, as :meth:`with_meta` gives it.
 
         Raises:
             IndexError: there is no such sample.
             UnsupportedError: the samples are not counted: ``squirrel index`` counts them.
         """
-        return self._plan.get_many(indices, copy)
+        samples = self._plan.get_many(indices, copy)
+        if meta:
+            from squirrel.access import add_meta
+
+            add_meta(self, indices, samples)
+        return samples
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """What torch's DataLoader calls for a batch of a map-style dataset: get_many()."""

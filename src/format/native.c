@@ -50,6 +50,8 @@ const struct sqrl_format_ops sqrl_format_native = {
     .dispose = native_dispose,
     .check = native_check,
     .load_many = native_load_many,
+    .find = native_find,
+    .column = native_column,
 };
 
 void sqrl_native_summary_reset(struct sqrl_native_summary *summary) {

@@ -12,7 +12,11 @@
 #define NATIVE_SKIP_BYTES 8u
 #define NATIVE_TAG_BYTES 8u
 #define NATIVE_TAG_OFFSETS "sqrloffs"
+#define NATIVE_TAG_KEYS "sqrlkeys"
+#define NATIVE_TAG_COLUMN "sqrlcolm"
 #define NATIVE_TAG_FOOTER "sqrlfoot"
+#define NATIVE_KEY_BYTES 16u /* hash, number */
+#define NATIVE_MAX_BITS 24u
 
 /* The last bytes of the file. */
 #define NATIVE_TRAILER_BYTES 40u
@@ -36,6 +40,11 @@ struct native_frame {
     char kind[16];
     uint64_t offset, size; /* of the whole skippable frame */
     uint64_t checksum;
+    /* of keys and columns */
+    char *field, dtype[12];
+    uint64_t count;
+    uint32_t bits;
+    bool valid;
 };
 
 struct native_tail {
@@ -103,7 +112,37 @@ struct native_writer {
     uint32_t frame_count;
     bool no_schema;
     struct sqrl_schema schema;
+    struct native_index *index; /* NULL: neither key= nor index= was given */
 };
+
+/* native_index.c: keys and columns of a shard that is written. *out is NULL when none are
+ * asked for. */
+SQRL_CHECK int native_index_new(const struct sqrl_settings *settings,
+                                struct native_index **out, struct sqrl_error *err);
+void native_index_free(struct native_index *index);
+/* What the samples of a block add; any thread. */
+SQRL_CHECK int native_index_encode(const struct native_index *index,
+                                   const struct sqrl_block *block, struct sqrl_bytes *out,
+                                   struct sqrl_error *err);
+/* Takes what encode() made, in order; `first` is the block's first sample. */
+SQRL_CHECK int native_index_append(struct native_index *index, const uint8_t *coded,
+                                   size_t size, uint64_t first, uint32_t count,
+                                   struct sqrl_error *err);
+/* The frames behind the data. */
+SQRL_CHECK int native_index_write(struct native_writer *writer, struct sqrl_error *err);
+/* One skippable frame of several parts, listed for the footer with `pairs` more entries.
+ * One that would be too large is left out. */
+SQRL_CHECK int native_write_frame(struct native_writer *writer, const char *kind,
+                                  const char *tag, const struct sqrl_bytes *parts,
+                                  size_t count, const struct sqrl_bytes *more,
+                                  uint32_t pairs, struct sqrl_error *err);
+
+/* native_lookup.c */
+int native_find(void *reader, uint64_t hash, const struct sqrl_cancel *cancel,
+                struct sqrl_bytes *numbers, const char **field, struct sqrl_error *err);
+int native_column(void *reader, const char *field, const struct sqrl_cancel *cancel,
+                  struct sqrl_values *out, struct sqrl_error *err);
+
 extern const struct sqrl_option native_write_options[];
 int native_create(void *writer, const struct sqrl_writer_args *args,
                   struct sqrl_error *err);

@@ -15,6 +15,8 @@
 
 void native_tail_reset(struct native_tail *tail) {
     free(tail->block);
+    for (uint32_t i = 0; tail->frame && i < tail->frames; i++)
+        free(tail->frame[i].field);
     free(tail->frame);
     sqrl_schema_reset(&tail->schema);
     *tail = (struct native_tail){0};
@@ -139,6 +141,32 @@ static int read_table(const struct footer *footer, uint64_t limit,
 
 /* --- list of frames --- */
 
+/* What is said of keys and columns beside their place. */
+static int read_index_entry(const struct footer *footer, uint32_t map,
+                            struct native_frame *frame) {
+    bool keys = strcmp(frame->kind, "keys") == 0;
+    char field[1025];
+    uint64_t bits;
+    if (!keys && strcmp(frame->kind, "column") != 0)
+        return SQRL_OK;
+    const struct sqrl_node *valid = footer_get(footer, map, "valid");
+    if (!get_text(footer, map, "field", field, sizeof field) ||
+        (keys && (!get_count(footer, map, "count", &frame->count) ||
+                  !get_count(footer, map, "bits", &bits) || bits > NATIVE_MAX_BITS)) ||
+        (!keys && (!get_text(footer, map, "dtype", frame->dtype, sizeof frame->dtype) ||
+                   !valid || valid->type != SQRL_BOOL)))
+        return footer_bad(footer, "entry of keys or a column");
+    frame->bits = keys ? (uint32_t)bits : 0;
+    frame->valid = !keys && valid->v.u;
+    uint64_t head = NATIVE_SKIP_BYTES + NATIVE_TAG_BYTES;
+    if (keys && (frame->count > frame->size / NATIVE_KEY_BYTES ||
+                 frame->size != head + 8 * ((UINT64_C(1) << bits) + 1) +
+                                    NATIVE_KEY_BYTES * frame->count))
+        return footer_bad(footer, "size of its keys");
+    frame->field = sqrl_strdup(field, footer->err);
+    return frame->field ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
 /* Frames lie one behind the other between the data and the footer at `end`. Which kinds
  * they are doesn't matter here: unknown ones are left alone. */
 static int read_frames(const struct footer *footer, uint64_t end,
@@ -165,8 +193,11 @@ static int read_frames(const struct footer *footer, uint64_t end,
             frame->size > end - offset)
             return footer_bad(footer, "list of frames");
         offset += frame->size;
+        out->frames = i + 1;
+        int rc = read_index_entry(footer, n, frame);
+        if (rc)
+            return rc;
     }
-    out->frames = list->size;
     return offset == end ? SQRL_OK : footer_bad(footer, "list of frames");
 }
 

@@ -120,6 +120,21 @@ SQRL_CHECK int sqrl_json_append_ascii(struct sqrl_bytes *out, const uint8_t *tex
  * none. */
 size_t sqrl_utf8_fault(const uint8_t *bytes, size_t size);
 
+/* --- field_path.c: one field by its dotted name; a dot or backslash of a key is written
+ * behind a backslash --- */
+#define SQRL_FIELD_PATH_PARTS 32
+struct sqrl_field_path {
+    char *text;
+    uint32_t parts, end[SQRL_FIELD_PATH_PARTS];
+};
+SQRL_CHECK int sqrl_field_path_parse(const char *name, struct sqrl_field_path *out,
+                                     struct sqrl_error *err);
+void sqrl_field_path_reset(struct sqrl_field_path *path);
+/* Its node in the sample `node`, or SQRL_NO_NODE. */
+uint32_t sqrl_field_path_find(const struct sqrl_field_path *path,
+                              const struct sqrl_node *nodes, uint32_t node,
+                              const uint8_t *bytes);
+
 /* The twins behind sqrl_utf8_valid; `ascii` is not NULL. */
 bool sqrl_utf8_scalar(const uint8_t *p, size_t size, bool *ascii);
 #if defined(__x86_64__)

@@ -49,6 +49,23 @@ static void read_shard(void) {
         }
         sqrl_block_unref(block);
     }
+    const char *field = NULL;
+    struct sqrl_bytes numbers = {0};
+    struct sqrl_values values = {0};
+    if (rc == 0 &&
+        ops->find(&reader, UINT64_C(1) << 62, NULL, &numbers, &field, NULL) == 0)
+        for (size_t i = 0; i < numbers.size; i += 8)
+            if (sqrl_load_le64(numbers.data + i) >= info.samples)
+                abort();
+    sqrl_bytes_reset(&numbers);
+    for (uint32_t i = 0; rc == 0 && i < reader.tail.frames; i++) {
+        const char *name = reader.tail.frame[i].field;
+        if (name && ops->column(&reader, name, NULL, &values, NULL) == 0 &&
+            values.offsets && values.offsets[values.count] > values.memory->size)
+            abort();
+        sqrl_buffer_unref(values.memory);
+        values.memory = NULL;
+    }
     if (rc == 0 && loaded == info.blocks && samples != info.samples)
         abort();
     ops->close(&reader);

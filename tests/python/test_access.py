@@ -67,7 +67,7 @@ def test_errors(images: Path, tmp_path: Path) -> None:
     with pytest.raises(IndexError, match="no sample 2000"):
         stream.get_many(np.array([0, 2000]))
     for wrong in ("3", 1.0, None):
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError if wrong != "3" else squirrel.UnsupportedError):
             stream[wrong]
         with pytest.raises(TypeError):
             stream.get_many([0, wrong])

@@ -1,0 +1,262 @@
+/* reader.c - readers of one shard: blocks in order or at any place, with errors that name
+ * the shard and the block. source.c says what they hold. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "driver/source_inner.h"
+#include "sqrl/codec.h"
+
+int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,
+                    struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    *out = NULL;
+    if (shard >= source->count)
+        return sqrl_error_set(err, SQRL_E_INVALID, "there is no shard %llu: %s has %llu",
+                              (unsigned long long)shard, source->url,
+                              (unsigned long long)source->count);
+    struct sqrl_shard_reader *reader = sqrl_calloc(1, sizeof *reader, "reader", err);
+    if (!reader)
+        return SQRL_E_NO_MEMORY;
+    int rc = sqrl_core_get(source, shard, &reader->core, err);
+    if (rc) {
+        free(reader);
+        return rc;
+    }
+    reader->refs = 1;
+    reader->source = sqrl_source_ref(source);
+    *out = reader;
+    return SQRL_OK;
+}
+
+struct sqrl_shard_reader *sqrl_shard_reader_ref(struct sqrl_shard_reader *reader) {
+    __atomic_fetch_add(&reader->refs, 1, __ATOMIC_RELAXED);
+    return reader;
+}
+
+void sqrl_shard_reader_unref(struct sqrl_shard_reader *reader) {
+    if (!reader || __atomic_sub_fetch(&reader->refs, 1, __ATOMIC_ACQ_REL) != 0)
+        return;
+    sqrl_core_unref(reader->core);
+    sqrl_source_unref(reader->source);
+    free(reader->fault);
+    free(reader);
+}
+
+const struct sqrl_shard_info *
+sqrl_shard_reader_info(const struct sqrl_shard_reader *reader) {
+    return &reader->core->info;
+}
+
+bool sqrl_shard_reader_indexed(const struct sqrl_shard_reader *reader) {
+    return reader->core->indexed;
+}
+
+void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader, uint64_t block,
+                                  struct sqrl_block_info *out) {
+    memset(out, 0, sizeof *out);
+    if (reader->core->indexed && block < reader->core->info.blocks)
+        reader->core->format->block_info(reader->core->state, block, out);
+}
+
+/* "path: block 4: ..."; SQRL_UNKNOWN: no block. */
+static int at_block(const struct sqrl_shard_reader *reader, uint64_t block, int code,
+                    struct sqrl_error *err) {
+    if (!err)
+        return code;
+    const char *path = reader->source->shards[reader->core->shard].path;
+    const char *inner = path + reader->source->prefix_size;
+    char label[40] = "";
+    if (block != SQRL_UNKNOWN)
+        snprintf(label, sizeof label, "block %llu", (unsigned long long)block);
+    sqrl_error_strip(err, label); /* a format that names the block itself, */
+    sqrl_error_strip(err, path);  /* and a file that names its path */
+    sqrl_error_strip(err, inner);
+    if (code != SQRL_E_CANCELLED && block != SQRL_UNKNOWN)
+        sqrl_error_at(err, code, "%s", label);
+    return sqrl_error_at(err, code, "%s", path);
+}
+
+int sqrl_shard_reader_check(struct sqrl_shard_reader *reader,
+                            const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    struct sqrl_core *core = reader->core;
+    const struct sqrl_format_ops *format = core->format;
+    bool has =
+        format->size >= offsetof(struct sqrl_format_ops, check) + sizeof format->check &&
+        format->check;
+    int rc = has ? format->check(core->state, cancel, err) : SQRL_OK;
+    return rc ? at_block(reader, SQRL_UNKNOWN, rc, err) : SQRL_OK;
+}
+
+int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
+                           const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                           struct sqrl_error *err) {
+    *out = NULL;
+    struct sqrl_core *core = reader->core;
+    if (!core->indexed)
+        return at_block(
+            reader, block,
+            sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                           "a file of format %s that is compressed as a whole "
+                           "is read from its beginning only",
+                           core->format->name),
+            err);
+    if (block >= core->info.blocks)
+        return at_block(reader, block,
+                        sqrl_error_set(err, SQRL_E_INVALID, "the shard has %llu blocks",
+                                       (unsigned long long)core->info.blocks),
+                        err);
+    int rc = core->format->load(core->state, block, cancel, out, err);
+    if (*out) {
+        struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
+        core->format->block_info(core->state, block, &info);
+        (*out)->shard = core->shard;
+        (*out)->number = block;
+        (*out)->first = info.first;
+    }
+    if (rc && *out && !(*out)->count) {
+        sqrl_block_unref(*out);
+        *out = NULL;
+    }
+    return rc ? at_block(reader, block, rc, err) : SQRL_OK;
+}
+
+int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader, const uint64_t *blocks,
+                                size_t count, const struct sqrl_cancel *cancel,
+                                struct sqrl_block **out, size_t *loaded,
+                                struct sqrl_error *err) {
+    struct sqrl_core *core = reader->core;
+    const struct sqrl_format_ops *format = core->format;
+    bool has = format->size >= offsetof(struct sqrl_format_ops, load_many) +
+                                   sizeof format->load_many &&
+               format->load_many && count > 1;
+    int rc = SQRL_OK;
+    *loaded = 0;
+    if (has)
+        rc = format->load_many(core->state, blocks, count, cancel, out, loaded, err);
+    for (size_t i = 0; has && i < *loaded; i++) {
+        struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
+        format->block_info(core->state, blocks[i], &info);
+        out[i]->shard = core->shard;
+        out[i]->number = blocks[i];
+        out[i]->first = info.first;
+    }
+    if (rc)
+        return at_block(reader, *loaded < count ? blocks[*loaded] : SQRL_UNKNOWN, rc,
+                        err);
+    for (; *loaded < count; ++*loaded) {
+        rc = sqrl_shard_reader_load(reader, blocks[*loaded], cancel, &out[*loaded], err);
+        if (rc) { /* the samples before the fault are nobody's here */
+            sqrl_block_unref(out[*loaded]);
+            return rc;
+        }
+    }
+    return SQRL_OK;
+}
+
+bool sqrl_shard_reader_cuts(const struct sqrl_shard_reader *reader) {
+    const struct sqrl_format_ops *format = reader->core->format;
+    return !reader->core->indexed &&
+           format->size >=
+               offsetof(struct sqrl_format_ops, parse) + sizeof format->parse &&
+           format->parse;
+}
+
+int sqrl_shard_reader_parse(struct sqrl_shard_reader *reader, struct sqrl_block *block,
+                            struct sqrl_error *err) {
+    int rc = reader->core->format->parse(reader->core->state, block, err);
+    return rc ? at_block(reader, block->number, rc, err) : SQRL_OK;
+}
+
+static int next_block(struct sqrl_shard_reader *reader, const struct sqrl_cancel *cancel,
+                      struct sqrl_block **out, struct sqrl_error *err) {
+    struct sqrl_core *core = reader->core;
+    if (core->indexed) {
+        if (reader->block == core->info.blocks)
+            return SQRL_OK;
+        return sqrl_shard_reader_load(reader, reader->block, cancel, out, err);
+    }
+    int rc = core->format->next(core->state, cancel, out, err);
+    if (*out) {
+        (*out)->shard = core->shard;
+        (*out)->number = reader->block;
+    }
+    if (*out && sqrl_shard_reader_cuts(reader)) {
+        struct sqrl_error fault;
+        sqrl_error_clear(&fault);
+        int parsed = sqrl_shard_reader_parse(reader, *out, &fault);
+        if (parsed) { /* it lies in front of what ended the reading */
+            if (err)
+                *err = fault;
+            return parsed;
+        }
+    }
+    return rc ? at_block(reader, reader->block, rc, err) : SQRL_OK;
+}
+
+/* Remembers the error for the calls to come. */
+static void keep_fault(struct sqrl_shard_reader *reader, int code,
+                       const struct sqrl_error *fault) {
+    reader->failed = code;
+    reader->fault = sqrl_malloc(sizeof *fault, "error", NULL);
+    if (reader->fault)
+        *reader->fault = *fault;
+}
+
+static int repeat_fault(const struct sqrl_shard_reader *reader, struct sqrl_error *err) {
+    if (reader->fault && err)
+        *err = *reader->fault;
+    else
+        sqrl_error_set(err, reader->failed, "reading this shard failed before");
+    return reader->failed;
+}
+
+int sqrl_shard_reader_cut(struct sqrl_shard_reader *reader,
+                          const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                          struct sqrl_error *err) {
+    *out = NULL;
+    if (reader->failed)
+        return repeat_fault(reader, err);
+    struct sqrl_error fault;
+    sqrl_error_clear(&fault);
+    int rc = reader->core->format->next(reader->core->state, cancel, out, &fault);
+    if (rc) {
+        at_block(reader, reader->block, rc, &fault);
+        keep_fault(reader, rc, &fault);
+        if (err)
+            *err = fault;
+    }
+    if (*out) {
+        (*out)->shard = reader->core->shard;
+        (*out)->first = reader->block ? SQRL_UNKNOWN : 0;
+        (*out)->number = reader->block++;
+    }
+    return rc;
+}
+
+int sqrl_shard_reader_next(struct sqrl_shard_reader *reader,
+                           const struct sqrl_cancel *cancel, struct sqrl_block **out,
+                           struct sqrl_error *err) {
+    *out = NULL;
+    if (reader->failed)
+        return repeat_fault(reader, err);
+    struct sqrl_error fault;
+    sqrl_error_clear(&fault);
+    for (;;) {
+        int rc = next_block(reader, cancel, out, &fault);
+        struct sqrl_block *block = *out;
+        if (rc)
+            keep_fault(reader, rc, &fault);
+        if (block) {
+            block->first = reader->first; /* blocks come in order: counting is enough */
+            reader->first += block->count;
+            reader->block++;
+            if (block->count) /* also the samples before a fault; the next call has it */
+                return SQRL_OK;
+            sqrl_block_unref(block); /* a stretch in which no line begins */
+            *out = NULL;
+        }
+        if (rc)
+            return repeat_fault(reader, err);
+        if (!block)
+            return SQRL_OK;
+    }
+}

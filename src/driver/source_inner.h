@@ -1,0 +1,68 @@
+/* source_inner.h - what a source and its readers are made of: source.c, reader.c. */
+#ifndef SQRL_DRIVER_SOURCE_INNER_H
+#define SQRL_DRIVER_SOURCE_INNER_H
+
+#include "driver/access.h"
+#include "driver/source.h"
+#include "format/format.h"
+#include "format/sidecar.h"
+
+/* Open files of one source, and memory for their indexes (but of MIN_OPEN of any size).
+ */
+enum { MAX_OPEN = 256, MIN_OPEN = 8, MAX_OPEN_BYTES = 128 << 20, BYTES_PER_BLOCK = 64 };
+
+struct sqrl_core {
+    int refs;
+    const struct sqrl_format_ops *format;
+    struct sqrl_file *file;
+    void *state;
+    struct sqrl_shard_info info;
+    struct sqrl_sidecar *sidecar; /* or NULL */
+    uint64_t shard;
+    bool indexed;
+};
+
+struct sqrl_source {
+    int refs;
+    struct sqrl_context *context;
+    struct sqrl_fs *fs;
+    char *url;
+    const struct sqrl_driver_ops *driver;
+    struct sqrl_settings settings; /* one allocation, owned */
+    struct sqrl_shard *shards;
+    uint64_t count;
+    struct sqrl_shard_chunk *chunks; /* or NULL */
+    uint64_t chunk_count;
+    size_t prefix_size;
+    uint64_t fingerprint;
+    struct sqrl_lock lock;            /* all below */
+    struct sqrl_core *open[MAX_OPEN]; /* most recently used first */
+    uint64_t open_bytes;              /* of their indexes */
+    size_t open_count;
+    uint64_t samples; /* valid when samples_known */
+    bool samples_known;
+    struct sqrl_schema schema;
+    enum { SCHEMA_UNSEEN, SCHEMA_NONE, SCHEMA_READ } schema_state;
+    struct sqrl_access access;
+    bool sidecars; /* there may be some */
+};
+
+struct sqrl_shard_reader {
+    int refs;
+    struct sqrl_source *source;
+    struct sqrl_core *core;
+    uint64_t block, first;    /* of the next block */
+    int failed;               /* code of the error that ended next() */
+    struct sqrl_error *fault; /* that error, or NULL when there was no memory for it */
+};
+
+/* The shard's open half, from the cache or opened now; a reference of the caller's. */
+SQRL_CHECK int sqrl_core_get(struct sqrl_source *source, uint64_t shard,
+                             struct sqrl_core **out, struct sqrl_error *err);
+/* NULL is allowed. */
+void sqrl_core_unref(struct sqrl_core *core);
+
+/* Takes "path" and the ": " behind it off the front of the error's place. */
+bool sqrl_error_strip(struct sqrl_error *err, const char *path);
+
+#endif
