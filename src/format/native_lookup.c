@@ -116,6 +116,8 @@ static int read_frame(const struct native_reader *reader,
     if (rc == SQRL_OK)
         rc = sqrl_file_read_exact(reader->file, frame->offset, (*out)->data, size, cancel,
                                   err);
+    if (rc == SQRL_OK)
+        (*out)->size = size;
     if (rc == SQRL_OK && sqrl_xxh3((*out)->data, size) != frame->checksum)
         rc = damaged(frame, err);
     return rc;
