@@ -91,11 +91,6 @@ static int add_names(const struct cli_args *args, const char *option, names_stag
 typedef int (*number_stage)(struct sqrl_plan *, uint64_t, struct sqrl_plan **,
                             struct sqrl_error *);
 
-static int shuffle(struct sqrl_plan *plan, uint64_t seed, struct sqrl_plan **out,
-                   struct sqrl_error *err) {
-    return sqrl_plan_shuffle_all(plan, seed, 0, out, err);
-}
-
 static int add_number(const struct cli_args *args, const char *option, number_stage stage,
                       struct sqrl_plan **plan, struct sqrl_error *err) {
     uint64_t number;
@@ -125,6 +120,24 @@ static int add_rank(const struct cli_args *args, struct sqrl_plan **plan,
     return advance(plan, next, code);
 }
 
+static int add_shuffle(const struct cli_args *args, struct sqrl_plan **plan,
+                       struct sqrl_error *err) {
+    const char *given = cli_value(args, "window");
+    uint64_t seed, window = 0;
+    struct sqrl_plan *next = NULL;
+    if (!cli_value(args, "shuffle"))
+        return given ? sqrl_error_set(err, SQRL_E_INVALID, "--window is of --shuffle")
+                     : SQRL_OK;
+    int code = cli_number(args, "shuffle", 0, &seed, err);
+    if (code == SQRL_OK && given && strcmp(given, "none") == 0)
+        window = SQRL_SINGLE_SAMPLES;
+    else if (code == SQRL_OK)
+        code = cli_size(args, "window", &window, err);
+    if (code == SQRL_OK)
+        code = sqrl_plan_shuffle_all(*plan, seed, window, &next, err);
+    return advance(plan, next, code);
+}
+
 int cli_plan(const struct cli_args *args, const char *url, struct sqrl_plan **out,
              struct sqrl_error *err) {
     struct sqrl_source *source = NULL;
@@ -140,7 +153,7 @@ int cli_plan(const struct cli_args *args, const char *url, struct sqrl_plan **ou
         code = advance(out, next, code);
     }
     if (code == SQRL_OK)
-        code = add_number(args, "shuffle", shuffle, out, err);
+        code = add_shuffle(args, out, err);
     if (code == SQRL_OK)
         code = add_rank(args, out, err);
     if (code == SQRL_OK)

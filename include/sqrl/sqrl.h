@@ -21,6 +21,7 @@
 #include "mix.h"
 #include "option.h"
 #include "pack.h"
+#include "quality.h"
 #include "schema.h"
 #include "source.h"
 #include "stream.h"

@@ -260,6 +260,10 @@ PyObject *ext_arrow_plan(struct ext_state *state, struct sqrl_plan *plan);
 PyObject *ext_dlpack(struct ext_state *state, struct sqrl_batch *batch, uint32_t column,
                      enum sqrl_part part, bool versioned);
 
+/* quality.c */
+PyObject *ext_kendall_tau(PyObject *module, PyObject *args);
+PyObject *ext_order_quality(PyObject *module, PyObject *args);
+
 extern PyType_Spec ext_source_spec, ext_plan_spec, ext_samples_spec, ext_batches_spec,
     ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec,
     ext_catalog_spec, ext_twister_spec, ext_choices_spec, ext_batched_spec,

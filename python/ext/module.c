@@ -472,6 +472,11 @@ static PyMethodDef native_methods[] = {
      "encode($module, sample, /)\n--\n\nA sample as MessagePack bytes."},
     {"decode", native_decode, METH_O,
      "decode($module, data, /)\n--\n\nMessagePack bytes as a sample."},
+    {"kendall_tau", ext_kendall_tau, METH_VARARGS,
+     "kendall_tau($module, a, b, /)\n--\n\nTau-b of two buffers of uint64."},
+    {"order_quality", ext_order_quality, METH_VARARGS,
+     "order_quality($module, order, groups, batch_size, /)\n--\n\n"
+     "The fields of sqrl_quality of an order (uint64) and its groups (uint32)."},
     {"formats", native_formats, METH_NOARGS,
      "formats($module, /)\n--\n\nThe built-in formats with their options."},
     {"drivers", native_drivers, METH_NOARGS,
