@@ -217,7 +217,8 @@ def test_a_kill_between_commit_and_end_commits_once(tmp_path: Path) -> None:
         for i, prefix in enumerate(prefixes)
     ]
     lines.append({"commit": True})
-    (folder / "_sqrl" / f"pack-{lines[0]['run']}.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    journal = folder / "_sqrl" / f"pack-{lines[0]['run']}.journal"
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     squirrel.pack(range(30), folder, map=pack_jobs.make, workers=1, resume=True)
     assert content(folder) == pack_jobs.wanted(30)
     assert leftovers(folder) == []
