@@ -5,10 +5,10 @@ own, with a prefix of its own, uncommitted; when its shards are on disk, the par
 in a journal (`_sqrl/pack-<run>.journal` in the destination) and syncs it. A task that is not in the
 journal did not happen: after a kill it is done again under another prefix, and whatever its first
 attempt left is never committed. A journal is locked as long as its pack runs, so that packs into one
-destination at the same time leave each other alone, and a kill unlocks it. At the end all prefixes of the journal are committed in the order
-of the inputs, in one step, so the data set does not depend on the number of workers. With resume,
-the journal stays then as the record of the finished pack (`_sqrl/pack-<run>.done`): the same call
-again finds it and does nothing.
+destination at the same time leave each other alone, and a kill unlocks it. At the end all prefixes
+of the journal are committed in the order of the inputs, in one step, so the data set does not depend
+on the number of workers. With resume, the journal stays then as the record of the finished pack
+(`_sqrl/pack-<run>.done`): the same call again finds it and does nothing.
 """
 
 from __future__ import annotations
