@@ -132,14 +132,22 @@ def _find(top: Composable, error: BaseException) -> Composable | None:
     stages: dict[CodeType, Composable] = {}
     for node in walk(top):
         for function in node._functions():
-            code = code_of(function)
-            if code is not None:
+            for code in _codes(code_of(function)):
                 stages.setdefault(code, node)
     found, traceback = None, error.__traceback__
     while traceback is not None:
         found = stages.get(traceback.tb_frame.f_code, found)
         traceback = traceback.tb_next
     return found
+
+
+def _codes(code: CodeType | None) -> Iterator[CodeType]:
+    """A function's code and that of the functions and generators inside it."""
+    if code is not None:
+        yield code
+        for constant in code.co_consts:
+            if type(constant) is type(code):
+                yield from _codes(constant)
 
 
 def placed(stage: Composable) -> bool:
