@@ -141,9 +141,15 @@ static int visit_environment(const struct visitor *visitor, struct sqrl_error *e
 
 static int visit_config(struct sqrl_context *context, const struct visitor *visitor,
                         struct sqrl_error *err) {
-    char *path = config_path(NULL), *text = NULL;
-    if (!path) /* no home: nothing can have been subscribed to */
-        return SQRL_OK;
+    struct sqrl_error own = {0};
+    char *path = config_path(&own), *text = NULL;
+    if (!path && own.code == SQRL_E_NOT_FOUND)
+        return SQRL_OK; /* no home: nothing can have been subscribed to */
+    if (!path) {
+        if (err)
+            *err = own;
+        return (int)own.code;
+    }
     int code = read_text(context, path, &text, err);
     if (!code)
         code = visit_list(visitor, text, '\n', path, err);
@@ -339,16 +345,18 @@ static int write_text(struct sqrl_context *context, const char *path,
 }
 
 /* Is this line of the configuration the URL? */
-static bool is_line(const char *line, size_t size, const char *url) {
-    char *copy = sqrl_calloc(1, size + 1, "a line", NULL), *full = NULL;
-    if (!copy)
-        return false;
-    memcpy(copy, line, size);
-    full = full_path(trim(copy), false, NULL);
-    bool same = full && strcmp(full, url) == 0;
+static int is_line(const char *line, size_t size, const char *url, bool *same,
+                   struct sqrl_error *err) {
+    char *copy = sqrl_calloc(1, size + 1, "a line", err), *full = NULL;
+    if (copy) {
+        memcpy(copy, line, size);
+        full = full_path(trim(copy), false, err);
+    }
+    *same = full && strcmp(full, url) == 0;
+    int code = full ? SQRL_OK : SQRL_E_NO_MEMORY;
     free(full);
     free(copy);
-    return same;
+    return code;
 }
 
 /* The configuration without the lines that are the URL; *found tells whether there are.
@@ -359,9 +367,10 @@ static int without(const char *text, const char *url, struct sqrl_bytes *out, bo
     *found = false;
     while (*text && !code) {
         size_t size = strcspn(text, "\n");
-        if (is_line(text, size, url)) {
-            *found = true;
-        } else {
+        bool same;
+        code = is_line(text, size, url, &same, err);
+        *found = *found || same;
+        if (!code && !same) {
             code = sqrl_bytes_append(out, text, size, err);
             if (!code)
                 code = sqrl_bytes_append(out, "\n", 1, err);

@@ -24,8 +24,10 @@ static void round_trip(const struct sqrl_catalog *first, enum sqrl_catalog_form 
     struct sqrl_bytes text = {0}, again = {0};
     struct sqrl_catalog *second;
     int code = sqrl_catalog_write(first, form, &text, NULL);
-    if (code == SQRL_E_UNSUPPORTED && form == SQRL_CATALOG_JSON)
+    if (code == SQRL_E_UNSUPPORTED && form == SQRL_CATALOG_JSON) {
+        sqrl_bytes_reset(&text);
         return;
+    }
     if (code || !(second = read_catalog(text.data, text.size, form)) ||
         !sqrl_catalog_equal(first, second) ||
         sqrl_catalog_write(second, form, &again, NULL) || again.size != text.size ||
