@@ -224,9 +224,10 @@ SQRL_CHECK int sqrl_iterator_start(struct sqrl_plan *plan,
  * `unread`: samples of the run handed out last that the caller did not use; with batches
  * 0, or 1 when it did not use the last one. It fits every plan that gives the same
  * samples on any number of threads, with batches of any size, and data to which shards
- * were appended since (the epoch ends without them). SQRL_E_UNSUPPORTED with length
- * buckets. A state of another plan (the first stage that differs is named) or of replaced
- * data is SQRL_E_STATE when it is loaded, a damaged one SQRL_E_CORRUPT. */
+ * were appended since (the epoch ends without them). With length buckets it says
+ * which samples wait in them. A state of another plan (the first stage that differs is
+ * named) or of replaced data is SQRL_E_STATE when it is loaded, a damaged one
+ * SQRL_E_CORRUPT. */
 SQRL_CHECK int sqrl_iterator_state(struct sqrl_iterator *iterator, uint64_t unread,
                                    char **out, struct sqrl_error *err);
 /* The next run of samples; *out is NULL at the end. A run is the caller's until

@@ -87,7 +87,10 @@ static void emit_batch(struct sqrl_iterator *it, uint32_t bucket, bool before) {
     }
     o->number = a->numbered++;
     o->state = OUTPUT_QUEUED;
-    sqrl_mark_output(it, o, before);
+    if (a->bucketed)
+        sqrl_mark_bucket(it, o, before);
+    else
+        sqrl_mark_output(it, o, before);
     emit(a, o);
 }
 
@@ -168,7 +171,12 @@ static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32
         return code;
     if (!o && !out->count)
         sqrl_mark_output(it, out, true);
-    uint32_t at = o ? 0 : (uint32_t)(tick_of(it) - out->mark.tick);
+    if (a->bucketed && !out->count) {
+        sqrl_mark_output(it, out, true);
+        out->base = a->rows_passed;
+    }
+    uint32_t at = o ? (uint32_t)(a->rows_passed - out->base)
+                    : (uint32_t)(tick_of(it) - out->mark.tick);
     out->rows[out->count++] = (struct sqrl_row){from, row, at};
     out->longest = SQRL_MAX(out->longest, length);
     out->bytes +=
@@ -231,18 +239,35 @@ static enum verdict judge(struct sqrl_assign *a, const uint8_t *stages, uint32_t
     return fails ? ROW_FAILS : ROW_PASSES;
 }
 
+/* Length buckets, behind a resume: the next row that passes was given by an earlier run.
+ */
+static bool was_given(struct sqrl_assign *a) {
+    uint64_t number = a->rows_passed;
+    if (number >= a->replay_head) {
+        a->replay_head = 0;
+        return false;
+    }
+    while (a->replay_at < a->replays && a->replay[a->replay_at] < number)
+        a->replay_at++;
+    bool waited = a->replay_at < a->replays && a->replay[a->replay_at] == number;
+    a->replay_at += waited;
+    return !waited;
+}
+
 static void take_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
     struct sqrl_assign *a = &it->assign;
-    if (it->batch ? a->budgeted : !a->open[0] || !a->open[0]->count)
+    if (it->batch ? a->budgeted || a->bucketed : !a->open[0] || !a->open[0]->count)
         sqrl_mark_before(it);
     enum verdict verdict = judge(a, from->stage, row);
+    a->in_row = true;
     int code = SQRL_OK;
     if (verdict == ROW_FAILS)
         code = sqrl_load_explain(it, from, row, &a->error);
     else if (verdict == ROW_PASSES && a->drop)
         a->drop--;
-    else if (verdict == ROW_PASSES)
+    else if (verdict == ROW_PASSES && !(a->replay_head && was_given(a)))
         code = append_row(it, from, row);
+    a->in_row = false;
     a->rows_passed += verdict == ROW_PASSES;
     if (code)
         end_with(a, code);
@@ -622,6 +647,7 @@ void sqrl_assign_reset(struct sqrl_iterator *it) {
     sqrl_window_unref(a->next);
     sqrl_hand_reset(&a->hand);
     free(a->before_left);
+    free((void *)(uintptr_t)a->replay);
     free(a->open);
     free(a->op);
 }

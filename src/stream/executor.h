@@ -90,7 +90,11 @@ struct sqrl_output {
     uint64_t bytes;        /* of its rows: exact with budgets, else an estimate */
     uint64_t longest;      /* length_field: of its rows */
     struct sqrl_mark mark; /* runs: in front of it; batches: behind it */
-    uint64_t *left;        /* with take and skip: [ops] of the stages, there; or NULL */
+    uint64_t base;         /* length buckets: rows that had passed at the mark; ... */
+    uint64_t head;         /* ... of the rows from there on, how many are decided: */
+    uint32_t *kept;        /* all are given but these [kepts], which wait in buckets */
+    uint32_t kepts;
+    uint64_t *left;  /* with take and skip: [ops] of the stages, there; or NULL */
     uint64_t number; /* batches: position among batches; runs: of the first sample */
     uint32_t parts, next_part, parts_done;
     struct sqrl_batch *batch;
@@ -136,7 +140,12 @@ struct sqrl_assign {
     int code;      /* how the stream ends */
     struct sqrl_error error;
     uint64_t rows_passed;
-    bool counts;             /* there are take or skip stages in front of batch */
+    bool counts;          /* there are take or skip stages in front of batch */
+    bool bucketed;        /* samples wait in length buckets */
+    bool in_row;          /* a row is being appended: rows_passed does not count it yet */
+    uint64_t replay_head; /* of the first rows of this run, those that an earlier run */
+    const uint64_t *replay; /* had in buckets, in rising order; the others are given */
+    size_t replays, replay_at;
     bool budgeted;           /* batches end in front of a row that does not fit */
     struct sqrl_mark before; /* in front of the row that is judged, where it is needed */
     uint64_t *before_left;   /* [ops] */
@@ -241,7 +250,7 @@ struct sqrl_iterator {
     struct sqrl_output *last, *last_but_one; /* handed out last, for their marks */
     struct sqrl_mark first;                  /* where this run began */
     uint64_t *first_left;                    /* [ops] */
-    uint64_t first_drop;
+    uint64_t first_drop, first_head;
     uint64_t handed_at; /* when the consumer got its last output */
     struct sqrl_stat_counts stat[STATS];
 };
@@ -275,8 +284,7 @@ SQRL_CHECK int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *bloc
 /* --- sequence.c --- */
 SQRL_CHECK int sqrl_sequence_open(struct sqrl_iterator *it,
                                   const struct sqrl_schema *schema,
-                                  const struct sqrl_states *states,
-                                  struct sqrl_error *err);
+                                  struct sqrl_states *states, struct sqrl_error *err);
 
 /* --- strand.c: all with the lock held --- */
 bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only_look);
@@ -333,6 +341,8 @@ void sqrl_window_unref(struct sqrl_window *window);
 void sqrl_mark_set(const struct sqrl_iterator *it, uint64_t back, struct sqrl_mark *mark);
 /* The same in front of the row that is judged next, with the counts of take and skip. */
 void sqrl_mark_before(struct sqrl_iterator *it);
+/* Length buckets: the mark of a batch that goes is that of the oldest row that waits. */
+void sqrl_mark_bucket(struct sqrl_iterator *it, struct sqrl_output *output, bool before);
 /* Puts a mark on an output: the one in front of the row, or where ASSIGN is now. */
 void sqrl_mark_output(struct sqrl_iterator *it, struct sqrl_output *output, bool before);
 
@@ -342,9 +352,9 @@ SQRL_CHECK int sqrl_states_read(struct sqrl_iterator *it,
                                 const struct sqrl_iterator_options *options,
                                 struct sqrl_states **out, struct sqrl_error *err);
 /* Behind it: the order goes on there. */
-SQRL_CHECK int sqrl_states_apply(struct sqrl_iterator *it,
-                                 const struct sqrl_states *states, uint64_t consumers,
-                                 uint64_t consumer, struct sqrl_error *err);
+SQRL_CHECK int sqrl_states_apply(struct sqrl_iterator *it, struct sqrl_states *states,
+                                 uint64_t consumers, uint64_t consumer,
+                                 struct sqrl_error *err);
 void sqrl_states_free(struct sqrl_states *states);
 
 /* --- run.c --- */

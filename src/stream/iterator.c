@@ -145,6 +145,7 @@ static int open_marks(struct sqrl_iterator *it, struct sqrl_error *err) {
     struct sqrl_assign *a = &it->assign;
     const struct sqrl_batch_options *o = it->batch ? &it->batch->batching.options : NULL;
     a->budgeted = o && !o->batch_size;
+    a->bucketed = o && o->boundaries;
     for (uint32_t i = 0; i < a->ops; i++)
         a->counts |= a->op[i].kind != OP_FILTER;
     a->before_left = sqrl_calloc(a->ops + 1, sizeof *a->before_left, "plan", err);

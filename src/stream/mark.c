@@ -63,3 +63,59 @@ void sqrl_mark_output(struct sqrl_iterator *it, struct sqrl_output *o, bool befo
     for (uint32_t i = 0; i < a->ops && o->left; i++)
         o->left[i] = before ? a->before_left[i] : a->op[i].left;
 }
+
+static const struct sqrl_output *oldest_open(const struct sqrl_assign *a,
+                                             uint64_t *waiting) {
+    const struct sqrl_output *oldest = NULL;
+    *waiting = 0;
+    for (uint32_t b = 0; b < a->buckets; b++) {
+        const struct sqrl_output *o = a->open[b];
+        if (!o || !o->count)
+            continue;
+        *waiting += o->count;
+        if (!oldest || o->base < oldest->base)
+            oldest = o;
+    }
+    return oldest;
+}
+
+/* Rows that wait, and those of an earlier run that were not read again yet. */
+static void list_held(const struct sqrl_assign *a, struct sqrl_output *o,
+                      uint64_t waiting) {
+    size_t more = a->replay_head ? a->replays - a->replay_at : 0;
+    o->kept = malloc((waiting + more + 1) * sizeof *o->kept);
+    if (!o->kept) {
+        o->mark.valid = false;
+        return;
+    }
+    for (uint32_t b = 0; b < a->buckets; b++) {
+        const struct sqrl_output *open = a->open[b];
+        for (uint32_t i = 0; open && i < open->count; i++)
+            o->kept[o->kepts++] = (uint32_t)(open->base + open->rows[i].at - o->base);
+    }
+    for (size_t i = a->replay_at; i < a->replays && more; i++)
+        if (a->replay[i] >= o->base + o->head)
+            o->kept[o->kepts++] = (uint32_t)(a->replay[i] - o->base);
+    if (a->replay_head > o->base + o->head)
+        o->head = a->replay_head - o->base;
+}
+
+void sqrl_mark_bucket(struct sqrl_iterator *it, struct sqrl_output *o, bool before) {
+    struct sqrl_assign *a = &it->assign;
+    uint64_t waiting, head = a->rows_passed + (a->in_row && !before);
+    const struct sqrl_output *oldest = oldest_open(a, &waiting);
+    sqrl_mark_output(it, o, before);
+    o->base = head;
+    if (oldest) {
+        struct sqrl_mark now = o->mark;
+        o->mark = oldest->mark;
+        o->mark.given = now.given;
+        o->mark.batch_skip = now.batch_skip;
+        o->mark.batch_take = now.batch_take;
+        o->base = oldest->base;
+        for (uint32_t i = 0; i < a->ops && a->counts && o->left && oldest->left; i++)
+            o->left[i] = oldest->left[i];
+    }
+    o->head = head - o->base;
+    list_held(a, o, waiting);
+}

@@ -28,6 +28,7 @@ void sqrl_output_clear(struct sqrl_output *o) {
     sqrl_batch_unref(o->batch);
     sqrl_run_release(o->run);
     free(o->error);
+    free(o->kept);
     memset(o, 0, sizeof *o);
     o->rows = rows;
     o->capacity = capacity;
@@ -98,7 +99,8 @@ void sqrl_output_compact(struct sqrl_output *o, struct sqrl_context *context,
         !small)
         return;
     for (uint32_t i = 0; i < rows; i++)
-        o->rows[o->compacted + i] = (struct sqrl_row){small, i};
+        o->rows[o->compacted + i] =
+            (struct sqrl_row){small, i, o->rows[o->compacted + i].at};
     for (uint32_t i = o->compact_holds; i < o->held; i++)
         hold_drop(&o->holds[i]);
     o->holds[o->compact_holds] = (struct sqrl_hold){small, NULL};

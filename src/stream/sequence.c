@@ -131,7 +131,7 @@ static int keep_own(struct sqrl_iterator *it, const struct sqrl_distribute_optio
 
 /* The consumer's share of the counted chunks. */
 static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *shards,
-                     const struct sqrl_states *states, struct sqrl_error *err) {
+                     struct sqrl_states *states, struct sqrl_error *err) {
     const struct sqrl_distribute_options *o = sqrl_plan_distribution(it->plan);
     struct sqrl_topology t;
     struct sqrl_deal_args args = {.kind = it->kind,
@@ -186,7 +186,7 @@ static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *sh
 }
 
 int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schema,
-                       const struct sqrl_states *states, struct sqrl_error *err) {
+                       struct sqrl_states *states, struct sqrl_error *err) {
     uint64_t count = it->shards, skipped = 0;
     it->nodes = states ? states->state->nodes : nodes_per_sample(schema);
     struct sqrl_order_shard *shards =

@@ -170,13 +170,16 @@ struct point {
     const uint64_t *left; /* [ops] */
     uint64_t drop;
     bool finished;
+    uint64_t head;  /* see struct sqrl_output */
+    uint64_t *held; /* [helds], in rising order; malloc'd */
+    size_t helds;
 };
 
 static void put_state(struct writer *w, const struct sqrl_iterator *it,
                       const struct point *p) {
     const struct sqrl_assign *a = &it->assign;
     struct sqrl_share share;
-    put_map(w, NULL, 11);
+    put_map(w, NULL, 13);
     put_number(w, "squirrel_state", SQRL_STATE_VERSION);
     put_plan(w, it->plan);
     put_data(w, it);
@@ -186,6 +189,10 @@ static void put_state(struct writer *w, const struct sqrl_iterator *it,
     put_number(w, "drop", p->drop);
     put_number(w, "batch_skip", p->mark.batch_skip);
     put_number(w, "batch_take", p->mark.batch_take);
+    put_number(w, "head", p->head);
+    put_list(w, "held", p->helds);
+    for (size_t i = 0; i < p->helds; i++)
+        put_value(w, p->held[i]);
     put_list(w, "left", a->ops);
     for (uint32_t i = 0; i < a->ops; i++)
         put_value(w, p->left ? p->left[i] : 0);
@@ -217,24 +224,48 @@ static int as_json(struct writer *w, char **out) {
 
 /* --- where it stands --- */
 
+static int by_number(const void *x, const void *y) {
+    const uint64_t *a = x, *b = y;
+    return (*a > *b) - (*a < *b);
+}
+
+static int copy_held(struct point *p, const uint32_t *held, const uint64_t *first,
+                     size_t count, struct sqrl_error *err) {
+    if (!count)
+        return SQRL_OK;
+    p->held = sqrl_calloc(count, sizeof *p->held, "state", err);
+    if (!p->held)
+        return SQRL_E_NO_MEMORY;
+    p->helds = count;
+    for (size_t i = 0; i < count; i++)
+        p->held[i] = held ? held[i] : first[i];
+    qsort(p->held, count, sizeof *p->held, by_number);
+    return SQRL_OK;
+}
+
 /* Behind all but `unread` samples of the run that was handed out last. Lock held. */
 static int find_point(struct sqrl_iterator *it, uint64_t unread, struct point *p,
                       struct sqrl_error *err) {
     const struct sqrl_output *o = it->batch && unread ? it->last_but_one : it->last;
-    *p = (struct point){it->first, it->first_left, it->first_drop, false};
+    const struct sqrl_assign *a = &it->assign;
+    *p = (struct point){.mark = it->first,
+                        .left = it->first_left,
+                        .drop = it->first_drop,
+                        .head = it->first_head};
     if (it->batch && unread > (it->last != NULL))
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "only the batch that was handed out last can be unread");
     p->finished = it->finished && !it->out_head && !it->final_code && !unread;
     if (!o)
-        return SQRL_OK;
+        return copy_held(p, NULL, a->replay, a->replays, err);
+    p->head = o->head;
     p->mark = o->mark;
     p->drop = 0;
     p->left = it->assign.counts ? o->left : NULL;
     if (!p->mark.valid)
         return sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a state");
     if (it->batch)
-        return SQRL_OK;
+        return copy_held(p, o->kept, NULL, o->kepts, err);
     if (unread > o->count)
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "the run had %u samples, of which %llu can't be unread",
@@ -256,16 +287,12 @@ static int find_point(struct sqrl_iterator *it, uint64_t unread, struct point *p
 int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
                         struct sqrl_error *err) {
     struct writer w = {.err = err};
-    struct point p;
+    struct point p = {.held = NULL};
     *out = NULL;
     if (it->generation != sqrl_fork_generation())
         return sqrl_error_set(err, SQRL_E_STATE,
                               "this iterator was started before a fork; open a new one "
                               "in the child process");
-    if (it->assign.buckets > 1)
-        return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
-                              "a stream with length buckets has no state: samples wait "
-                              "in its buckets; use max_tokens, or plain batches");
     pthread_mutex_lock(&it->lock);
     int code = find_point(it, unread, &p, err);
     if (!code) {
@@ -276,5 +303,6 @@ int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
     if (!code)
         code = as_json(&w, out);
     sqrl_bytes_reset(&w.bytes);
+    free(p.held);
     return code;
 }

@@ -22,6 +22,10 @@ struct sqrl_state {
     uint64_t drop;  /* samples that come out from there on and were given already */
     uint64_t *left; /* [lefts]: to go, of take, skip and filter (0) stages */
     size_t lefts;
+    uint64_t
+        head; /* length buckets: of the rows from there on, so many are decided, and */
+    uint64_t *held; /* all of those were given but these [helds] */
+    size_t helds;
 };
 
 struct sqrl_states {

@@ -155,6 +155,8 @@ static void read_root(struct parse *p, const struct sqrl_plan *plan,
     state->mark.batch_skip = number(p, 0, "batch_skip");
     state->mark.batch_take = number(p, 0, "batch_take");
     state->left = table(p, 0, "left", 1, &state->lefts);
+    state->head = number(p, 0, "head");
+    state->held = table(p, 0, "held", 1, &state->helds);
     if (p->code)
         return;
     uint32_t share = sqrl_map_find(p->nodes, 0, p->bytes, "share", 5);
@@ -227,6 +229,17 @@ static int check_states(struct sqrl_iterator *it, const struct sqrl_states *stat
             return sqrl_error_set(err, SQRL_E_CORRUPT,
                                   "the state's counts do not fit its plan");
     }
+    for (size_t i = 0; i < states->count; i++) {
+        const struct sqrl_state *s = &states->state[i];
+        if (s->head && !it->assign.bucketed)
+            return sqrl_error_set(err, SQRL_E_STATE,
+                                  "the state was saved with length buckets, in which "
+                                  "samples wait: go on with length buckets");
+        for (size_t k = 0; k < s->helds; k++)
+            if (s->held[k] >= s->head || (k && s->held[k] <= s->held[k - 1]))
+                return sqrl_error_set(err, SQRL_E_CORRUPT,
+                                      "the state's list of waiting samples is damaged");
+    }
     if (first->dealt != it->plan->distributed && !first->finished)
         return sqrl_error_set(err, SQRL_E_CORRUPT,
                               "the state's position does not fit its plan");
@@ -272,6 +285,7 @@ void sqrl_states_free(struct sqrl_states *states) {
     for (size_t i = 0; states && i < states->count; i++) {
         sqrl_share_reset(&states->state[i].share);
         free(states->state[i].left);
+        free(states->state[i].held);
     }
     free(states);
 }
@@ -279,7 +293,7 @@ void sqrl_states_free(struct sqrl_states *states) {
 /* --- going on --- */
 
 /* Counts of stages, and how many samples to leave out. */
-static void apply_counts(struct sqrl_iterator *it, const struct sqrl_state *state) {
+static void apply_counts(struct sqrl_iterator *it, struct sqrl_state *state) {
     struct sqrl_assign *a = &it->assign;
     for (uint32_t i = 0; i < a->ops; i++)
         if (a->op[i].kind != OP_FILTER)
@@ -290,6 +304,11 @@ static void apply_counts(struct sqrl_iterator *it, const struct sqrl_state *stat
     a->batch_take = state->mark.batch_take;
     if (state->finished)
         it->finished = true;
+    a->replay_head = it->first_head = state->head;
+    a->replay = state->held;
+    a->replays = state->helds;
+    state->held = NULL; /* the iterator's now */
+    state->helds = 0;
 }
 
 static int apply_position(struct sqrl_iterator *it, const struct sqrl_state *state,
@@ -312,19 +331,24 @@ static int apply_position(struct sqrl_iterator *it, const struct sqrl_state *sta
 }
 
 /* The consumer's own state goes on as it is; without it all are dealt anew. */
-static int apply_share(struct sqrl_iterator *it, const struct sqrl_states *states,
+static int apply_share(struct sqrl_iterator *it, struct sqrl_states *states,
                        uint64_t consumers, uint64_t consumer, struct sqrl_error *err) {
     const struct sqrl_distribute_options *o = sqrl_plan_distribution(it->plan);
     struct sqrl_share *shares;
     int code;
     for (size_t i = 0; i < states->count; i++) {
-        const struct sqrl_state *s = &states->state[i];
+        struct sqrl_state *s = &states->state[i];
         if (s->share.consumers != consumers || s->share.consumer != consumer)
             continue;
         code = sqrl_deal_check(it->deal, &s->share, err);
         apply_counts(it, s);
         return code ? code : sqrl_share_copy(&s->share, &it->share, err);
     }
+    for (size_t i = 0; i < states->count; i++)
+        if (states->state[i].head)
+            return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                                  "samples wait in length buckets: such a plan goes on "
+                                  "with the numbers of ranks and workers it had");
     uint32_t counting = 0;
     for (uint32_t i = 0; i < it->assign.ops; i++)
         counting += it->assign.op[i].kind != OP_FILTER;
@@ -345,7 +369,7 @@ static int apply_share(struct sqrl_iterator *it, const struct sqrl_states *state
     return code;
 }
 
-int sqrl_states_apply(struct sqrl_iterator *it, const struct sqrl_states *states,
+int sqrl_states_apply(struct sqrl_iterator *it, struct sqrl_states *states,
                       uint64_t consumers, uint64_t consumer, struct sqrl_error *err) {
     if (it->deal)
         return apply_share(it, states, consumers, consumer, err);

@@ -78,6 +78,7 @@ struct recipe {
     bool filtered, limited;
     enum sqrl_tail tail;
     uint64_t steps, like;
+    unsigned buckets;
 };
 
 static void random_recipe(struct recipe *r, bool dealt) {
@@ -123,6 +124,12 @@ static struct sqrl_plan *plan_of(const struct recipe *r, struct sqrl_source *sou
     }
     if (batch) {
         struct sqrl_batch_options o = {.size = sizeof o};
+        static const uint64_t boundary[] = {2, 5, 9};
+        if (r->buckets) { /* a text has as many bytes as its id's rest by 11 */
+            o.length_field = "text";
+            o.boundary = boundary;
+            o.boundaries = r->buckets;
+        }
         if (batch % 3)
             o.batch_size = batch;
         else
@@ -155,10 +162,12 @@ static void check_stops(const struct data *data, const struct recipe *r, uint64_
     struct list whole = {0}, got = {0};
     uint64_t epoch = any(3);
     bool batches = any(2);
-    free(part(data, r, rank, ranks, NULL, 0, 0, UINT64_MAX, epoch, &whole));
+    uint64_t always = r->buckets ? 1 + any(20) : 0; /* then the batches are the order */
+    free(part(data, r, rank, ranks, NULL, 0, always, UINT64_MAX, epoch, &whole));
     char *state = NULL;
     for (unsigned stop = 0; stop < 12 && (stop < 3 || got.count < whole.count); stop++) {
         uint64_t batch = batches || !any(3) ? 1 + any(40) : 0;
+        batch = always ? always : batch;
         uint64_t most = batch ? any(6) : any(whole.count / 2 + 2);
         if (stop == 11)
             most = UINT64_MAX;
@@ -383,31 +392,19 @@ static void damaged_states(void **unused) {
     }
 }
 
-/* Length buckets hold samples back: a state would lose them, so there is none. */
-static void buckets_have_no_state(void **unused) {
+/* Length buckets hold samples back: they are read again. */
+static void length_buckets(void **unused) {
     (void)unused;
-    struct data data;
-    struct sqrl_error err;
-    struct sqrl_iterator *it;
-    char *state;
-    random_data(&data, true);
-    struct sqrl_context *context = syn_context(1, 0);
-    struct sqrl_source *source = syn_source(context, data.table, data.count);
-    struct sqrl_plan *plan = syn_plan(source);
-    static const uint64_t boundary[] = {5};
-    struct sqrl_batch_options o = {.size = sizeof o,
-                                   .batch_size = 4,
-                                   .length_field = "text",
-                                   .boundary = boundary,
-                                   .boundaries = 1};
-    SYN_STAGE(plan, sqrl_plan_batch(plan, &o, SYN_OUT));
-    syn_must(sqrl_iterator_open(plan, &it, &err), &err);
-    assert_int_equal(sqrl_iterator_state(it, 0, &state, &err), SQRL_E_UNSUPPORTED);
-    assert_null(state);
-    sqrl_iterator_close(it);
-    sqrl_plan_unref(plan);
-    sqrl_source_unref(source);
-    sqrl_context_unref(context);
+    for (unsigned round = 0; round < 250; round++) {
+        struct data data;
+        struct recipe r;
+        bool dealt = any(2);
+        uint64_t ranks = dealt ? 1 + any(3) : 1;
+        random_data(&data, dealt);
+        random_recipe(&r, dealt);
+        r.buckets = 1 + (unsigned)any(3);
+        check_stops(&data, &r, any(ranks), ranks);
+    }
 }
 
 int main(void) {
@@ -415,7 +412,7 @@ int main(void) {
         cmocka_unit_test(one_consumer),   cmocka_unit_test(one_of_many),
         cmocka_unit_test(single_samples), cmocka_unit_test(ranks_change),
         cmocka_unit_test(steps_go_on),    cmocka_unit_test(refusals),
-        cmocka_unit_test(damaged_states), cmocka_unit_test(buckets_have_no_state),
+        cmocka_unit_test(damaged_states), cmocka_unit_test(length_buckets),
     };
     const char *seed = getenv("SQRL_TEST_SEED"); /* another one, other runs */
     sqrl_rng_init(&rng, seed ? strtoull(seed, NULL, 10) : 31);
