@@ -18,6 +18,7 @@ def frames(tables: Iterable[Any], nullable: set[str]) -> Iterator[pd.DataFrame]:
     A column of integers or booleans becomes one of floats or objects as soon as a null is in it. `nullable`
     names the columns for which that happens in the whole, so that it happens in each part.
     """
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
 
@@ -27,6 +28,8 @@ def frames(tables: Iterable[Any], nullable: set[str]) -> Iterator[pd.DataFrame]:
         df = table.to_pandas()
         for field in table.schema:
             if field.name not in nullable or field.name not in df.columns:
+                continue
+            if not isinstance(df[field.name].dtype, np.dtype):  # pandas' own types have room for a null
                 continue
             if pa.types.is_integer(field.type) and df[field.name].dtype.kind in "iu":
                 df[field.name] = df[field.name].astype("float64")

@@ -1,0 +1,121 @@
+"""Plug-ins by entry point: when they are loaded, and what one that fails does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pluggy")
+
+
+def package(folder: Path, name: str, code: str) -> None:
+    """An installed package, by hand: a module and the metadata that pip leaves."""
+    (folder / f"{name}.py").write_text(code)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True, exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[squirrel]\n{name} = {name}\n")
+
+
+GOOD = """
+print("loaded {name}", flush=True)
+from squirrel.catalog import CatalogKey, Source
+from squirrel.driver import IterDriver
+from squirrel.framework.plugins.hookimpl import hookimpl
+from squirrel.iterstream import IterableSource
+
+class Driver(IterDriver):
+    name = "{name}"
+    def get_iter(self, **kwargs):
+        return IterableSource(["{name}"])
+
+@hookimpl
+def squirrel_drivers():
+    return [Driver]
+
+@hookimpl
+def squirrel_sources():
+    return [(CatalogKey("{name}-data", 1), Source("{name}"))]
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path, script: Callable) -> Callable:
+    folder = tmp_path / "site"
+    folder.mkdir()
+
+    def run(code: str, **packages: str):
+        for name, text in packages.items():
+            package(folder, name, text)
+        path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+        done = script(code, env={**os.environ, "PYTHONPATH": path})
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+def test_a_plugin_is_loaded_once_and_never_at_import(installed: Callable) -> None:
+    done = installed(
+        """
+        import squirrel, squirrel.driver, squirrel.catalog, squirrel.framework.plugins.plugin_manager as plugins
+        print("imported", flush=True)
+        from squirrel.catalog import Catalog
+        for _ in range(3):
+            catalog = Catalog.from_plugins()
+            print(catalog["one-data"].get_driver().get_iter().collect(), plugins.list_driver_names().count("one"))
+        """,
+        one=GOOD.format(name="one"),
+    )
+    assert done.stdout.split("\n") == ["imported", "loaded one", *["['one'] 1"] * 3, ""]
+
+
+@pytest.mark.parametrize("bad", [
+    "raise RuntimeError('no license')",
+    "import a_module_that_is_not_there",
+    GOOD.format(name="bad").replace("return [Driver]", "raise RuntimeError('no license')"),
+])
+def test_one_that_fails_is_named_and_the_others_work(installed: Callable, bad: str) -> None:
+    done = installed(
+        """
+        import logging
+        logging.basicConfig()
+        from squirrel.framework.plugins import plugin_manager
+        from squirrel.driver import driver_class
+        print(driver_class("good").name)
+        assert any(name.startswith("bad") for name in plugin_manager.failed_plugins()), plugin_manager.failed_plugins()
+        try:
+            driver_class("bad")
+        except ValueError as error:
+            print(error)
+        """,
+        good=GOOD.format(name="good"), bad=bad,
+    )
+    assert "WARNING:squirrel:the plug-in bad" in done.stderr
+    assert "driver 'bad' is not known" in done.stdout and "the plug-in bad" in done.stdout
+
+
+def test_a_plugin_of_the_same_name_wins_over_the_library(installed: Callable) -> None:
+    done = installed(
+        "from squirrel.driver import driver_class\nprint(driver_class('sqrl').__module__)",
+        own=GOOD.format(name="own").replace('name = "own"', 'name = "sqrl"'),
+    )
+    assert "loaded own" in done.stdout and done.stdout.split()[-1] == "own"
+
+
+def test_the_hooks_of_squirrel_datasets_core() -> None:
+    """squirrel-datasets-core 0.3.1, installed with --no-deps, is found and offers its drivers."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        version("squirrel-datasets-core")
+    except PackageNotFoundError:
+        pytest.skip("squirrel-datasets-core is not installed: pip install --no-deps squirrel-datasets-core==0.3.1")
+    from squirrel.framework.plugins.plugin_manager import failed_plugins, list_driver_names
+
+    names = list_driver_names()
+    failed = failed_plugins()
+    assert failed or len(set(names)) > 13, names
