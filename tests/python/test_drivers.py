@@ -56,7 +56,7 @@ def test_the_stream_of_a_local_store_is_native(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_passed_through_again(tmp_path: Path) -> None:
-    """squirrel-core's gives nothing the second time: its keys are a generator."""
+    """And is a copy of its own when it is copied."""
     driver = MessagepackDriver(fill(tmp_path / "s"))
     for stream in (driver.get_iter(), driver.get_iter(shuffle_key_buffer=9, key_shuffle_kwargs={"seed": 1})):
         assert sorted(numbers(stream)) == sorted(numbers(stream)) == list(range(20))

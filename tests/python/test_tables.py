@@ -154,7 +154,10 @@ def test_zarr_groups(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="not found"):
         get_group(url + "x", mode="r")
     driver = ZarrDriver(url)
-    stream = driver.get_iter(fetcher_func=lambda root, key: (key, root[key]["image"][:].sum(), root[key].attrs["label"]))
+    def fetch(root, key):
+        return key, root[key]["image"][:].sum(), root[key].attrs["label"]
+
+    stream = driver.get_iter(fetcher_func=fetch)
     assert stream.collect() == [("s0", 6, 0), ("s1", 10, 1), ("s2", 14, 2)] == stream.collect()
     assert list(driver.keys()) == ["s0", "s1", "s2"] and len(driver.get_iter().collect()) == 3
     assert list(get_group(url, overwrite=True).keys()) == []

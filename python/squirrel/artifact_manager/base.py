@@ -151,7 +151,9 @@ class ArtifactManager(ABC):
         """A context manager with a folder that is logged as an artifact at its end."""
         return DirectoryLogger(self, artifact, collection)
 
-    def download_collection(self, collection: Optional[str] = None, to: Path = Path("./")) -> Catalog:
+    def download_collection(
+        self, collection: Optional[str] = None, to: Path = "./"  # type: ignore[assignment]
+    ) -> Catalog:
         """Copies the latest version of all artifacts of a collection to ``to/artifact``.
 
         Returns:

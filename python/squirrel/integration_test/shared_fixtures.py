@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Iterator, List
 
 import pytest
 
+from squirrel.constants import SQUIRREL_TMP_DATA_BUCKET  # noqa: F401
 from squirrel.integration_test.helpers import SHAPE, create_torch_mock
 
 if TYPE_CHECKING:
