@@ -138,6 +138,19 @@ SQRL_CHECK int sqrl_source_position(struct sqrl_source *source, uint64_t shard,
                                     uint64_t row, uint64_t *index,
                                     struct sqrl_error *err);
 
+/* A source of some of another's samples, by rising positions: counted, in the same order,
+ * with all that a source can do; 4 bytes a sample and no copy of data. Its readers number
+ * samples and blocks anew; sqrl_source_locate, sqrl_source_position and sqrl_source_row
+ * speak of numbers within the whole shard. SQRL_E_UNSUPPORTED on a subset, and where
+ * samples are not counted. */
+SQRL_CHECK int sqrl_source_subset(struct sqrl_source *source, const uint64_t *positions,
+                                  uint64_t count, struct sqrl_source **out,
+                                  struct sqrl_error *err);
+/* The number within the whole shard of what a reader calls sample `row`: itself, unless
+ * the source is a subset. */
+SQRL_API uint64_t sqrl_source_row(const struct sqrl_source *source, uint64_t shard,
+                                  uint64_t row);
+
 /* Copies of samples, in blocks of their own (whose shard, number and first say nothing).
  * Plain memory: it survives the source, and any thread may release it. */
 struct sqrl_samples {
@@ -172,6 +185,13 @@ SQRL_CHECK int sqrl_source_find(struct sqrl_source *source, const struct sqrl_ke
  * NULL when there are no keys. */
 SQRL_CHECK int sqrl_source_key_field(struct sqrl_source *source, char **out,
                                      struct sqrl_error *err);
+
+/* The values of an indexed column of one shard (out->memory: sqrl_buffer_unref it), all
+ * of its samples in order, also of a subset. SQRL_E_NOT_FOUND when the shard has no such
+ * column. */
+SQRL_CHECK int sqrl_source_column(struct sqrl_source *source, uint64_t shard,
+                                  const char *field, struct sqrl_values *out,
+                                  struct sqrl_error *err);
 
 /* A reader of one shard. Errors of all calls name the shard's path and the block. */
 struct sqrl_shard_reader;

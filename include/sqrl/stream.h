@@ -24,6 +24,12 @@ extern "C" {
 struct sqrl_plan;
 struct sqrl_iterator;
 
+/* The samples for which an expression (see sqrl_plan_filter) holds, as a source: counted,
+ * with positions, in the same order. Only index columns are read: each field that it
+ * names must be one (the pack option "index"), else SQRL_E_NOT_FOUND. */
+SQRL_CHECK int sqrl_source_where(struct sqrl_source *source, const char *expression,
+                                 struct sqrl_source **out, struct sqrl_error *err);
+
 /* Every plan function takes a reference to `plan` of its own. */
 SQRL_CHECK int sqrl_plan_source(struct sqrl_source *source, struct sqrl_plan **out,
                                 struct sqrl_error *err);

@@ -196,6 +196,8 @@ static PyObject *core_place(struct core *core, uint64_t delivered, uint64_t shar
     if (delivered == 0)
         Py_RETURN_NONE;
     const struct sqrl_shard *file = sqrl_source_shard(core->source, shard);
+    if (file != NULL && sample != SQRL_UNKNOWN)
+        sample = sqrl_source_row(core->source, shard, sample);
     return Py_BuildValue("(NN)",
                          file == NULL ? PyUnicode_FromString("?")
                                       : PyUnicode_DecodeFSDefault(file->path),

@@ -56,6 +56,32 @@ static PyObject *plan_filter(PyObject *self, PyObject *arg) {
                        &err);
 }
 
+static PyObject *plan_where(PyObject *self, PyObject *arg) {
+    struct sqrl_plan *plan = ext_plan_get(self), *out = NULL;
+    struct sqrl_source *source = NULL;
+    struct sqrl_error err;
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
+    int rc;
+    if (text == NULL)
+        return NULL;
+    if (strlen(text) != (size_t)size) {
+        PyErr_SetString(PyExc_ValueError, "an expression can't hold a null character");
+        return NULL;
+    }
+    if (!sqrl_plan_keeps_positions(plan) || sqrl_plan_projection(plan) != NULL) {
+        PyErr_SetString(PyExc_TypeError, "where() stands in front of all other stages");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_source_where(sqrl_plan_get_source(plan), text, &source, &err);
+    if (rc == SQRL_OK)
+        rc = sqrl_plan_source(source, &out, &err);
+    sqrl_source_unref(source);
+    Py_END_ALLOW_THREADS
+    return plan_result(self, rc, &out, &err);
+}
+
 /* --- names --- */
 
 /* A sequence of str as an array of UTF-8 texts; free() it. They live as long as the
@@ -339,6 +365,9 @@ static PyGetSetDef plan_getset[] = {
 static PyMethodDef plan_methods[] = {
     {"filter", plan_filter, METH_O,
      "filter($self, expression, /)\n--\n\nKeeps samples for which the expression holds."},
+    {"where", plan_where, METH_O,
+     "where($self, expression, /)\n--\n\nA source of the samples for which the "
+     "expression holds."},
     {"select", plan_select, METH_O,
      "select($self, names, /)\n--\n\nKeeps only these fields."},
     {"drop", plan_drop, METH_O, "drop($self, names, /)\n--\n\nRemoves these fields."},

@@ -248,8 +248,8 @@ class Stream(Composable):
     def with_meta(self) -> Composable:
         """Each sample with its origin: ``sample["__meta__"]`` is a dict.
 
-        ``shard`` is the path, ``sample`` the number within it, ``index`` the position that
-        ``source[index]`` takes (None where samples are not counted), ``key`` the key, or None.
+        ``shard`` is the path, ``sample`` the number within it, ``index`` the position in
+        the whole source (None where samples are not counted), ``key`` the key, or None.
         Stages behind it are Python's.
         """
         from squirrel.access import with_meta
@@ -357,6 +357,19 @@ class Stream(Composable):
         if isinstance(predicate, str):
             return self._then("filter", predicate)
         return super().filter(predicate, on_error=on_error)
+
+    def where(self, expression: str) -> Stream:
+        """The samples for which the expression holds, found without reading any sample.
+
+        The expression is one of :meth:`filter` over fields that were packed with ``index=[...]``.
+        What comes out is a source again, with ``len`` and positions: it streams, shuffles, is
+        distributed and read by position like one. Stands in front of all other stages. Each
+        process finds them anew, from the columns; 4 bytes of memory a sample that is left.
+
+        Raises:
+            NotFoundError: a field has no column.
+        """
+        return self._then("where", expression)
 
     def select(self, *names: str) -> Stream:
         """Keeps only these fields; dotted names reach into nested ones."""

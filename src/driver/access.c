@@ -120,7 +120,7 @@ int sqrl_source_locate(struct sqrl_source *source, uint64_t index, uint64_t *sha
     if (index >= first[shards])
         return out_of_range(source, index, first[shards], err);
     *shard = shard_of(first, 0, shards, index);
-    *row = index - first[*shard];
+    *row = sqrl_source_row(source, *shard, index - first[*shard]);
     return SQRL_OK;
 }
 
@@ -131,7 +131,9 @@ int sqrl_source_position(struct sqrl_source *source, uint64_t shard, uint64_t ro
     int rc = positions(source, &first, err);
     if (rc)
         return rc;
-    if (shard >= sqrl_source_shards(source) || row >= first[shard + 1] - first[shard])
+    if (shard >= sqrl_source_shards(source) ||
+        !sqrl_source_row_find(source, shard, row, &row) ||
+        row >= first[shard + 1] - first[shard])
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "there is no sample %llu in shard %llu", LLU(row),
                               LLU(shard));

@@ -21,6 +21,9 @@ SQRL_CHECK int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader,
                                            const struct sqrl_cancel *cancel,
                                            struct sqrl_block **out, size_t *loaded,
                                            struct sqrl_error *err);
+/* A row of a subset's shard as the number in the shard (subset.c); and back. */
+bool sqrl_source_row_find(const struct sqrl_source *source, uint64_t shard,
+                          uint64_t number, uint64_t *row);
 /* source.c */
 struct sqrl_access *sqrl_source_access(struct sqrl_source *source);
 struct sqrl_fs *sqrl_source_fs(const struct sqrl_source *source, size_t *prefix_size);

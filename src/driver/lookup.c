@@ -1,4 +1,4 @@
-/* lookup.c - samples by key. */
+/* lookup.c - samples by key, and columns. */
 #include <stdlib.h>
 
 #include "driver/source_inner.h"
@@ -62,8 +62,10 @@ static int find_in(struct sqrl_source *source, uint64_t shard, const struct sqrl
         rc = sqrl_field_path_parse(field, &path, err);
     for (size_t at = 0; rc == SQRL_OK && *index == SQRL_UNKNOWN && at < numbers.size;
          at += 8) {
-        uint64_t position;
+        uint64_t position, row;
         bool same = false;
+        if (!sqrl_source_row_find(source, shard, sqrl_load_le64(numbers.data + at), &row))
+            continue;
         rc = sqrl_source_position(source, shard, sqrl_load_le64(numbers.data + at),
                                   &position, err);
         if (rc == SQRL_OK)
@@ -116,6 +118,31 @@ int sqrl_source_key_field(struct sqrl_source *source, char **out,
     if (rc == SQRL_OK && field && !(*out = sqrl_strdup(field, err)))
         rc = SQRL_E_NO_MEMORY;
     sqrl_bytes_reset(&numbers);
+    sqrl_core_unref(core);
+    return rc;
+}
+
+int sqrl_source_column(struct sqrl_source *source, uint64_t shard, const char *field,
+                       struct sqrl_values *out, struct sqrl_error *err) {
+    struct sqrl_core *core = NULL;
+    memset(out, 0, sizeof *out);
+    int rc = sqrl_core_get(source, shard, &core, err);
+    if (rc)
+        return rc;
+    const struct sqrl_format_ops *format = core->format;
+    const char *path = source->shards[shard].path;
+    if (format->size >=
+            offsetof(struct sqrl_format_ops, column) + sizeof format->column &&
+        format->column)
+        rc = format->column(core->state, field, NULL, out, err);
+    if (rc == SQRL_OK && !out->memory)
+        rc = sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                            "the field \"%.120s\" has no column here: pack the data with "
+                            "index=, a list of fields, or use filter(), which reads the "
+                            "samples",
+                            field);
+    if (rc)
+        sqrl_error_at_path(err, rc, path, path + source->prefix_size);
     sqrl_core_unref(core);
     return rc;
 }

@@ -50,11 +50,35 @@ bool sqrl_shard_reader_indexed(const struct sqrl_shard_reader *reader) {
     return reader->core->indexed;
 }
 
+/* The block of the file behind a block of the source. */
+static uint64_t base_block(const struct sqrl_shard_reader *reader, uint64_t block) {
+    const struct sqrl_subset *subset = reader->core->subset;
+    return subset ? subset->block[block].number : block;
+}
+
+/* What the library fills in of a block that was loaded. */
+static void finish_block(const struct sqrl_core *core, uint64_t number, uint64_t base,
+                         struct sqrl_block *block) {
+    struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
+    core->format->block_info(core->state, base, &info);
+    block->shard = core->shard;
+    block->number = number;
+    block->first = info.first;
+    if (core->subset)
+        sqrl_subset_thin(core->subset, number, block);
+}
+
 void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader, uint64_t block,
                                   struct sqrl_block_info *out) {
+    const struct sqrl_core *core = reader->core;
     memset(out, 0, sizeof *out);
-    if (reader->core->indexed && block < reader->core->info.blocks)
-        reader->core->format->block_info(reader->core->state, block, out);
+    if (!core->indexed || block >= core->info.blocks)
+        return;
+    core->format->block_info(core->state, base_block(reader, block), out);
+    if (core->subset) {
+        out->first = core->subset->block[block].first;
+        out->samples = core->subset->block[block].count;
+    }
 }
 
 /* "path: block 4: ..."; SQRL_UNKNOWN: no block. */
@@ -104,19 +128,15 @@ int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
                         sqrl_error_set(err, SQRL_E_INVALID, "the shard has %llu blocks",
                                        (unsigned long long)core->info.blocks),
                         err);
-    int rc = core->format->load(core->state, block, cancel, out, err);
-    if (*out) {
-        struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
-        core->format->block_info(core->state, block, &info);
-        (*out)->shard = core->shard;
-        (*out)->number = block;
-        (*out)->first = info.first;
-    }
+    uint64_t base = base_block(reader, block);
+    int rc = core->format->load(core->state, base, cancel, out, err);
+    if (*out)
+        finish_block(core, block, base, *out);
     if (rc && *out && !(*out)->count) {
         sqrl_block_unref(*out);
         *out = NULL;
     }
-    return rc ? at_block(reader, block, rc, err) : SQRL_OK;
+    return rc ? at_block(reader, base, rc, err) : SQRL_OK;
 }
 
 int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader, const uint64_t *blocks,
@@ -127,18 +147,13 @@ int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader, const uint64_t
     const struct sqrl_format_ops *format = core->format;
     bool has = format->size >= offsetof(struct sqrl_format_ops, load_many) +
                                    sizeof format->load_many &&
-               format->load_many && count > 1;
+               format->load_many && count > 1 && !core->subset;
     int rc = SQRL_OK;
     *loaded = 0;
     if (has)
         rc = format->load_many(core->state, blocks, count, cancel, out, loaded, err);
-    for (size_t i = 0; has && i < *loaded; i++) {
-        struct sqrl_block_info info = {.first = SQRL_UNKNOWN};
-        format->block_info(core->state, blocks[i], &info);
-        out[i]->shard = core->shard;
-        out[i]->number = blocks[i];
-        out[i]->first = info.first;
-    }
+    for (size_t i = 0; has && i < *loaded; i++)
+        finish_block(core, blocks[i], blocks[i], out[i]);
     if (rc)
         return at_block(reader, *loaded < count ? blocks[*loaded] : SQRL_UNKNOWN, rc,
                         err);

@@ -131,6 +131,12 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_cor
     core->format = item->format;
     core->shard = shard;
     core->info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
+    struct sqrl_shard known = *item;
+    if (source->subset) {
+        core->subset = &source->subset[shard];
+        known.samples = core->subset->of_samples;
+        known.blocks = core->subset->of_blocks;
+    }
     int rc =
         sqrl_file_open(source->fs, item->path + source->prefix_size, &core->file, err);
     if (rc == SQRL_OK)
@@ -151,9 +157,11 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_cor
                                     .sidecar = core->sidecar};
     rc = item->format->open(core->state, &args, &core->info, err);
     if (rc == SQRL_OK)
-        rc = core_check(core, item, err);
+        rc = core_check(core, &known, err);
     core->indexed = (item->format->flags & SQRL_FORMAT_INDEXED) != 0 &&
                     core->info.blocks != SQRL_UNKNOWN;
+    if (rc == SQRL_OK && core->subset)
+        sqrl_subset_info(core->subset, &core->info);
 done:
     if (rc) {
         sqrl_core_unref(core);
@@ -314,6 +322,7 @@ void sqrl_source_unref(struct sqrl_source *source) {
         free((char *)source->shards[i].path);
     free(source->shards);
     free(source->chunks);
+    sqrl_subset_free(source->subset, source->count);
     free((void *)source->settings.items);
     free(source->url);
     sqrl_schema_reset(&source->schema);

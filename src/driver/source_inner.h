@@ -11,13 +11,35 @@
  */
 enum { MAX_OPEN = 256, MIN_OPEN = 8, MAX_OPEN_BYTES = 128 << 20, BYTES_PER_BLOCK = 64 };
 
+/* What a subset sees of one shard: subset.c. */
+struct sqrl_subset_block {
+    uint64_t number; /* of the block in the shard */
+    uint64_t first;  /* of its samples within the subset's shard */
+    uint64_t base;   /* number of its first sample in the shard */
+    uint32_t count;
+};
+struct sqrl_subset {
+    struct sqrl_subset_block *block; /* [blocks] */
+    uint32_t *row;                   /* [samples]: which one of its block each is */
+    uint64_t samples, blocks, raw_bytes;
+    uint64_t of_samples, of_blocks; /* the shard's own, as known before */
+};
+void sqrl_subset_free(struct sqrl_subset *subset, uint64_t shards);
+void sqrl_subset_info(const struct sqrl_subset *subset, struct sqrl_shard_info *info);
+/* The subset's number of sample `number` of the shard; false when it is not in it. */
+bool sqrl_subset_find(const struct sqrl_subset *subset, uint64_t number, uint64_t *row);
+/* Leaves block->begin the samples that are in the subset, whose block this is. */
+void sqrl_subset_thin(const struct sqrl_subset *subset, uint64_t number,
+                      struct sqrl_block *block);
+
 struct sqrl_core {
     int refs;
     const struct sqrl_format_ops *format;
     struct sqrl_file *file;
     void *state;
     struct sqrl_shard_info info;
-    struct sqrl_sidecar *sidecar; /* or NULL */
+    struct sqrl_sidecar *sidecar;     /* or NULL */
+    const struct sqrl_subset *subset; /* or NULL; its source's */
     uint64_t shard;
     bool indexed;
 };
@@ -44,7 +66,8 @@ struct sqrl_source {
     struct sqrl_schema schema;
     enum { SCHEMA_UNSEEN, SCHEMA_NONE, SCHEMA_READ } schema_state;
     struct sqrl_access access;
-    bool sidecars; /* there may be some */
+    bool sidecars;              /* there may be some */
+    struct sqrl_subset *subset; /* [count], or NULL: all samples */
 };
 
 struct sqrl_shard_reader {

@@ -1,0 +1,160 @@
+/* Subsets and sources by expression, against arithmetic; each allocation fails once. */
+#include "../driver/opening.h"
+
+#include "sqrl/stream.h"
+
+enum { COUNT = 3000 };
+
+static const char *pack(const char *name, const char *codec) {
+    struct sqrl_setting items[] = {
+        {"codec", codec}, {"key", "name"}, {"index", "n,name,even"}};
+    struct sqrl_settings settings = {items, 3};
+    struct sqrl_pack_options options = {.size = sizeof options,
+                                        .samples_per_shard = 700,
+                                        .block_bytes = 1500,
+                                        .settings = &settings};
+    struct sqrl_packer *packer = NULL;
+    assert_int_equal(sqrl_packer_open(context, at(name), &options, &packer, NULL),
+                     SQRL_OK);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        char text[32];
+        int size = snprintf(text, sizeof text, "sample %u", (unsigned)i);
+        struct sqrl_bytes *b = sqrl_packer_bytes(packer);
+        assert_int_equal(sqrl_msgpack_put_map(b, 3, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_string(b, "n", 1, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_uint(b, i, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_string(b, "name", 4, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_string(b, text, (size_t)size, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_string(b, "even", 4, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_bool(b, i % 2 == 0, NULL), SQRL_OK);
+        assert_int_equal(sqrl_packer_accept(packer, NULL), SQRL_OK);
+    }
+    assert_int_equal(sqrl_packer_finish(packer, NULL, NULL), SQRL_OK);
+    return at(name);
+}
+
+static struct sqrl_source *open_source(const char *url) {
+    struct sqrl_source *source = NULL;
+    assert_int_equal(sqrl_open(context, url, NULL, &source, NULL), SQRL_OK);
+    return source;
+}
+
+static uint64_t number_of(const struct sqrl_sample *sample) {
+    const struct sqrl_block *block = sample->block;
+    uint32_t at = sqrl_map_find(block->tape.nodes, block->begin[sample->index],
+                                block->bytes->data, "n", 1);
+    assert_int_not_equal(at, SQRL_NO_NODE);
+    return block->tape.nodes[at].v.u;
+}
+
+/* The view holds numbers first, first + step, ...: by position and by running it. */
+static void expect(struct sqrl_source *view, uint64_t first, uint64_t step,
+                   uint64_t count) {
+    assert_int_equal(sqrl_source_samples(view), count);
+    struct sqrl_plan *plan = NULL;
+    struct sqrl_iterator *iterator = NULL;
+    assert_int_equal(sqrl_plan_source(view, &plan, NULL), SQRL_OK);
+    assert_int_equal(sqrl_iterator_open(plan, &iterator, NULL), SQRL_OK);
+    uint64_t at = 0;
+    for (struct sqrl_run *run;;) {
+        assert_int_equal(sqrl_iterator_next_run(iterator, &run, NULL), SQRL_OK);
+        if (!run)
+            break;
+        for (uint32_t i = 0; i < run->count; i++, at++)
+            assert_int_equal(number_of(&run->samples[i]), first + at * step);
+        sqrl_run_release(run);
+    }
+    assert_int_equal(at, count);
+    sqrl_iterator_close(iterator);
+    sqrl_plan_unref(plan);
+    for (uint64_t i = 0; i < count; i += 1 + count / 50) {
+        struct sqrl_samples *samples = NULL;
+        uint64_t shard, row, back, number = first + i * step;
+        assert_int_equal(sqrl_source_get_many(view, &i, 1, NULL, &samples, NULL),
+                         SQRL_OK);
+        assert_int_equal(number_of(&samples->samples[0]), number);
+        sqrl_samples_release(samples);
+        assert_int_equal(sqrl_source_locate(view, i, &shard, &row, NULL), SQRL_OK);
+        assert_int_equal(shard * 700 + row, number);
+        assert_int_equal(sqrl_source_position(view, shard, row, &back, NULL), SQRL_OK);
+        assert_int_equal(back, i);
+    }
+}
+
+static void test_subset(void **state) {
+    static const char *const codecs[] = {"zstd", "none"};
+    for (unsigned turn = 0; turn < 2; turn++) {
+        struct sqrl_source *source = open_source(pack(turn ? "b" : "a", codecs[turn]));
+        uint64_t positions[COUNT];
+        for (uint64_t step = 1; step < 2000; step = 3 * step + 1) {
+            uint64_t count = 0;
+            for (uint64_t i = 5; i < COUNT; i += step)
+                positions[count++] = i;
+            struct sqrl_source *view = NULL, *again = NULL;
+            assert_int_equal(sqrl_source_subset(source, positions, count, &view, NULL),
+                             SQRL_OK);
+            expect(view, 5, step, count);
+            assert_int_equal(sqrl_source_subset(view, positions, 1, &again, NULL),
+                             SQRL_E_UNSUPPORTED);
+            sqrl_source_unref(view);
+        }
+        struct sqrl_source *view = NULL;
+        uint64_t wrong[][2] = {{3, 3}, {4, 2}, {1, COUNT}};
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(sqrl_source_subset(source, wrong[i], 2, &view, NULL),
+                             SQRL_E_INVALID);
+        sqrl_source_unref(source);
+    }
+}
+
+static void test_where(void **state) {
+    struct sqrl_source *source = open_source(pack("where", "zstd")), *view = NULL;
+    struct sqrl_error err = {0};
+    assert_int_equal(sqrl_source_where(source, "even and n >= 100", &view, NULL),
+                     SQRL_OK);
+    expect(view, 100, 2, (COUNT - 100) / 2);
+    uint64_t index;
+    struct sqrl_key key = {"sample 200", 10, 0};
+    assert_int_equal(sqrl_source_find(view, &key, &index, NULL), SQRL_OK);
+    assert_int_equal(index, 50);
+    key.bytes = "sample 201";
+    assert_int_equal(sqrl_source_find(view, &key, &index, NULL), SQRL_E_NOT_FOUND);
+    sqrl_source_unref(view);
+    assert_int_equal(sqrl_source_where(source, "name == 'sample 7'", &view, NULL),
+                     SQRL_OK);
+    expect(view, 7, 1, 1);
+    sqrl_source_unref(view);
+    assert_int_equal(sqrl_source_where(source, "missing > 3", &view, &err),
+                     SQRL_E_NOT_FOUND);
+    assert_non_null(strstr(err.message, "index="));
+    sqrl_source_unref(source);
+}
+
+static void test_allocations(void **state) {
+    const char *url = pack("memory", "zstd");
+    struct sqrl_key key = {"sample 2999", 11, 0};
+    for (uint64_t n = 1, done = 0; !done; n += 1 + n / 50) {
+        struct sqrl_source *source = open_source(url), *view = NULL;
+        uint64_t index = 0;
+        sqrl_fail_allocation(n);
+        int rc = sqrl_source_where(source, "name contains '99' and even", &view, NULL);
+        if (rc == SQRL_OK)
+            rc = sqrl_source_find(source, &key, &index, NULL);
+        sqrl_fail_allocation(0);
+        done = rc == SQRL_OK;
+        if (!done)
+            assert_int_equal(rc, SQRL_E_NO_MEMORY);
+        sqrl_source_unref(view);
+        sqrl_source_unref(source);
+        assert_true(n < 100000);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_subset),
+        cmocka_unit_test(test_where),
+        cmocka_unit_test(test_allocations),
+    };
+    return cmocka_run_group_tests(tests, opening_setup, opening_teardown);
+}
