@@ -128,6 +128,28 @@ SQRL_CHECK int sqrl_plan_take(struct sqrl_plan *plan, uint64_t n, struct sqrl_pl
                               struct sqrl_error *err);
 SQRL_CHECK int sqrl_plan_skip(struct sqrl_plan *plan, uint64_t n, struct sqrl_plan **out,
                               struct sqrl_error *err);
+enum sqrl_on_error { SQRL_ON_ERROR_RAISE, SQRL_ON_ERROR_SKIP, SQRL_ON_ERROR_SUBSTITUTE };
+
+/* Zero means the default. Set `size` to sizeof(struct sqrl_on_error_options). */
+struct sqrl_on_error_options {
+    size_t size;
+    enum sqrl_on_error policy;
+    uint64_t retries; /* a block that can't be read is read so many times more first */
+    /* So many failures in a row (0: 100), or in one run (0: 10,000; UINT64_MAX: no
+     * limit), are one too many: the last one's error ends the stream. */
+    uint64_t consecutive, total;
+};
+/* What becomes of bad samples, wherever the stage stands: the data of a block can't be
+ * read, or a sample does not fit a filter or a column. SKIP leaves them out; SUBSTITUTE
+ * gives the last good sample again in their place (before the first good one: that), so
+ * that numbers stay what they were, on every rank. A bad block of an indexed shard is one
+ * failure with all its samples; of a shard that is only read from the front all that
+ * comes behind the damage is left out under both. Errors of the program, of memory, or of
+ * the columns as a whole are raised. Must stand before batch. */
+SQRL_CHECK int sqrl_plan_on_error(struct sqrl_plan *plan,
+                                  const struct sqrl_on_error_options *options,
+                                  struct sqrl_plan **out, struct sqrl_error *err);
+
 /* How far reading may run ahead of the consumer, in bytes of memory; 0: the whole budget.
  */
 SQRL_CHECK int sqrl_plan_prefetch(struct sqrl_plan *plan, uint64_t bytes,
@@ -256,6 +278,19 @@ SQRL_API bool sqrl_iterator_wait(struct sqrl_iterator *iterator, uint64_t wait_n
  * in the middle of a step; they clean up behind themselves. Runs and batches that were
  * handed out stay valid. NULL is allowed. */
 SQRL_API void sqrl_iterator_close(struct sqrl_iterator *iterator);
+
+/* A bad sample, or the samples of a bad block, that on_error let pass. */
+struct sqrl_bad {
+    uint64_t shard;   /* index within the source */
+    uint64_t block;   /* within the shard; SQRL_UNKNOWN: the rest of the shard */
+    uint64_t sample;  /* within the shard; SQRL_UNKNOWN: all of the block */
+    uint64_t samples; /* how many were left out or replaced; SQRL_UNKNOWN: not known */
+    struct sqrl_error error;
+};
+/* Copies those from number `first` on into out[capacity]; returns how many there are: the
+ * first 10,000 are kept. Any thread, until the iterator is closed. */
+SQRL_API size_t sqrl_iterator_bad(struct sqrl_iterator *iterator, struct sqrl_bad *out,
+                                  size_t first, size_t capacity);
 
 /* How a run went: counts and where time was spent. */
 struct sqrl_stage_stats {

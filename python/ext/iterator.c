@@ -191,6 +191,37 @@ static PyObject *core_stats(struct core *core) {
     return list;
 }
 
+static PyObject *number_or_none(uint64_t number) {
+    return number == SQRL_UNKNOWN ? Py_NewRef(Py_None)
+                                  : PyLong_FromUnsignedLongLong(number);
+}
+
+static PyObject *core_bad(struct core *core) {
+    PyObject *list = PyList_New(0);
+    struct sqrl_bad *bad = malloc(sizeof *bad);
+    if (bad == NULL) {
+        Py_XDECREF(list);
+        return PyErr_NoMemory();
+    }
+    size_t count =
+        core->iterator == NULL ? 0 : sqrl_iterator_bad(core->iterator, NULL, 0, 0);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        sqrl_iterator_bad(core->iterator, bad, i, 1);
+        const struct sqrl_shard *file = sqrl_source_shard(core->source, bad->shard);
+        PyObject *item = Py_BuildValue(
+            "{s:N,s:N,s:N,s:N,s:s,s:s}", "file",
+            file == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(file->path),
+            "block", number_or_none(bad->block), "sample", number_or_none(bad->sample),
+            "samples", number_or_none(bad->samples), "error", bad->error.message, "where",
+            bad->error.where);
+        if (item == NULL || PyList_Append(list, item) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    free(bad);
+    return list;
+}
+
 static PyObject *core_place(struct core *core, uint64_t delivered, uint64_t shard,
                             uint64_t sample) {
     if (delivered == 0)
@@ -464,6 +495,9 @@ static PyObject *samples_place(PyObject *op, PyObject *unused) {
 static PyObject *samples_stats(PyObject *op, PyObject *unused) {
     return core_stats(&((struct samples *)op)->core);
 }
+static PyObject *samples_bad(PyObject *op, PyObject *unused) {
+    return core_bad(&((struct samples *)op)->core);
+}
 static PyObject *samples_delivered(PyObject *op, void *unused) {
     return PyLong_FromUnsignedLongLong(((struct samples *)op)->delivered);
 }
@@ -568,6 +602,9 @@ static PyObject *batches_place(PyObject *op, PyObject *unused) {
 static PyObject *batches_stats(PyObject *op, PyObject *unused) {
     return core_stats(&((struct batches *)op)->core);
 }
+static PyObject *batches_bad(PyObject *op, PyObject *unused) {
+    return core_bad(&((struct batches *)op)->core);
+}
 static PyObject *batches_delivered(PyObject *op, void *unused) {
     return PyLong_FromUnsignedLongLong(((struct batches *)op)->delivered);
 }
@@ -588,6 +625,10 @@ const uint64_t *ext_delivered(struct ext_state *state, PyObject *iterator) {
     "The number is None where it can't be told: plain JSON lines, shuffled."
 #define DOC_STATS                                                                        \
     "stats($self, /)\n--\n\nWork and waiting of each stage, as a list of dicts."
+#define DOC_BAD                                                                          \
+    "quarantine($self, /)\n--\n\nWhat on_error let pass, as a list of dicts: file, "     \
+    "block, "                                                                            \
+    "sample, samples, error, where.\nNone: all of the block; the rest of the file."
 #define DOC_STATE                                                                        \
     "state_dict($self, back=0)\n--\n\nWhere it stands, as a dict of a few hundred "      \
     "bytes; "                                                                            \
@@ -613,6 +654,7 @@ static PyMethodDef samples_methods[] = {
     {"close", samples_close, METH_NOARGS, DOC_CLOSE},
     {"place", samples_place, METH_NOARGS, DOC_PLACE},
     {"stats", samples_stats, METH_NOARGS, DOC_STATS},
+    {"quarantine", samples_bad, METH_NOARGS, DOC_BAD},
     STATE_METHODS(samples_state, samples_load),
     {"__enter__", iterator_enter, METH_NOARGS, DOC_ENTER},
     {"__exit__", samples_exit, METH_VARARGS, DOC_EXIT},
@@ -637,6 +679,7 @@ static PyMethodDef batches_methods[] = {
     {"close", batches_close, METH_NOARGS, DOC_CLOSE},
     {"place", batches_place, METH_NOARGS, DOC_PLACE},
     {"stats", batches_stats, METH_NOARGS, DOC_STATS},
+    {"quarantine", batches_bad, METH_NOARGS, DOC_BAD},
     STATE_METHODS(batches_state, batches_load),
     {"__enter__", iterator_enter, METH_NOARGS, DOC_ENTER},
     {"__exit__", batches_exit, METH_VARARGS, DOC_EXIT},

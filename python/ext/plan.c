@@ -193,6 +193,35 @@ static PyObject *plan_distribute(PyObject *self, PyObject *args, PyObject *kwarg
     return plan_result(self, rc, &out, &err);
 }
 
+/* --- on_error --- */
+
+static PyObject *plan_on_error(PyObject *self, PyObject *args, PyObject *kwargs) {
+    static char *keys[] = {"policy", "retries", "consecutive", "total", NULL};
+    static const char *const names[] = {"raise", "skip", "substitute"};
+    struct sqrl_on_error_options options = {.size = sizeof options};
+    struct sqrl_plan *out = NULL;
+    struct sqrl_error err;
+    const char *policy;
+    unsigned long long retries = 0, consecutive = 0, total = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|KKK:on_error", keys, &policy,
+                                     &retries, &consecutive, &total))
+        return NULL;
+    int choice = 0;
+    while (choice < 3 && strcmp(names[choice], policy) != 0)
+        choice++;
+    if (choice == 3) {
+        PyErr_SetString(PyExc_ValueError,
+                        "the policy must be \"raise\", \"skip\" or \"substitute\"");
+        return NULL;
+    }
+    options.policy = (enum sqrl_on_error)choice;
+    options.retries = retries;
+    options.consecutive = consecutive;
+    options.total = total;
+    return plan_result(self, sqrl_plan_on_error(ext_plan_get(self), &options, &out, &err),
+                       &out, &err);
+}
+
 /* --- numbers --- */
 
 static PyObject *plan_shuffle_all(PyObject *self, PyObject *args) {
@@ -380,6 +409,9 @@ static PyMethodDef plan_methods[] = {
      "distribute($self, rank=0, world_size=0, worker=0, workers=0, tail='pad', steps=0,\n"
      "           like=0, owners=None)\n--\n\n"
      "Deals the samples among ranks and workers; 0: found."},
+    {"on_error", (PyCFunction)(void (*)(void))plan_on_error, METH_VARARGS | METH_KEYWORDS,
+     "on_error($self, policy, retries=0, consecutive=0, total=0)\n--\n\n"
+     "What becomes of bad samples; 0: the default."},
     {"take", plan_take, METH_O, "take($self, n, /)\n--\n\nThe first n."},
     {"skip", plan_skip, METH_O, "skip($self, n, /)\n--\n\nAll but the first n."},
     {"prefetch", plan_prefetch, METH_O,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from squirrel.batch import Batch
     from squirrel.iterstream.base import Policy
+    from squirrel.iterstream.on_error import OnError
 else:
 
     def overload(function):
@@ -496,6 +497,32 @@ class Stream(Composable):
     def skip(self, n: int) -> Stream:
         """All but the first n samples, behind batch() batches."""
         return self._then("skip", _at_least(n, 0, "skip"))
+
+    def on_error(self, policy: str | OnError) -> Stream:
+        """What becomes of bad samples: blocks that can't be read, values that fit no filter or column.
+
+        Args:
+            policy: "raise"; "skip" leaves them out; "substitute" gives the last good sample again
+                in their place, so that numbers stay equal on all ranks; "retry" reads a block again
+                before it raises. Or an :class:`~squirrel.iterstream.OnError` with budgets, retries
+                and `then`; native streams take neither callables nor a `value`, nor a `delay`.
+
+        A bad block counts as one failure with all its samples. Where a shard is only read from the
+        front, all behind the damage is left out. ``with stream.iterator() as it: ...;
+        it.quarantine()`` tells what was: file, block, sample, error.
+        """
+        from squirrel.iterstream.on_error import OnError, _NO_VALUE
+
+        chosen = policy if isinstance(policy, OnError) else OnError(policy)
+        if callable(chosen.last) or chosen.value is not _NO_VALUE or chosen.delay:
+            raise ValueError(
+                "on_error of native streams takes no callable, value or delay: give them to the stage behind "
+                "which calls Python, as in map(f, on_error=...)"
+            )
+        total = (1 << 64) - 1 if chosen.total is None else chosen.total
+        return self._then(
+            "on_error", chosen.last, retries=chosen.retries, consecutive=chosen.consecutive, total=total
+        )
 
     def prefetch(self, bytes: int | str) -> Stream:
         """How far reading may run ahead of the consumer, e.g. "64 MiB"; 0: the whole budget."""

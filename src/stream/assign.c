@@ -150,7 +150,8 @@ static uint64_t tick_of(const struct sqrl_iterator *it) {
 }
 
 /* One row into the run, or its batch; batches that are full go. */
-static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
+static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row,
+                      struct sqrl_window *window) {
     struct sqrl_assign *a = &it->assign;
     const struct sqrl_batch_options *o = it->batch ? &it->batch->batching.options : NULL;
     uint64_t length = from->measure ? from->measure[row] : 0;
@@ -166,7 +167,7 @@ static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32
     }
     int code = sqrl_output_reserve(out, 1, &a->error);
     if (!code)
-        code = sqrl_output_hold(out, from, a->window, &a->error);
+        code = sqrl_output_hold(out, from, window, &a->error);
     if (code)
         return code;
     if (!o && !out->count)
@@ -254,6 +255,30 @@ static bool was_given(struct sqrl_assign *a) {
     return !waited;
 }
 
+/* A good row, and those before it that it replaces. */
+static int give_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
+    struct sqrl_assign *a = &it->assign;
+    int code = append_row(it, from, row, a->window);
+    if (!it->on_error)
+        return code;
+    for (; a->owed && !code && !a->ended; a->owed--)
+        code = append_row(it, from, row, a->window);
+    sqrl_on_error_good(it, from, row);
+    return code;
+}
+
+static int fail_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
+    struct sqrl_assign *a = &it->assign;
+    int code = sqrl_on_error_row(it, from, row);
+    if (code || it->on_error->policy != SQRL_ON_ERROR_SUBSTITUTE)
+        return code;
+    if (!a->good) {
+        a->owed++;
+        return SQRL_OK;
+    }
+    return append_row(it, a->good, a->good_row, NULL);
+}
+
 static void take_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
     struct sqrl_assign *a = &it->assign;
     if (it->batch ? a->budgeted || a->bucketed : !a->open[0] || !a->open[0]->count)
@@ -262,11 +287,11 @@ static void take_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_
     a->in_row = true;
     int code = SQRL_OK;
     if (verdict == ROW_FAILS)
-        code = sqrl_load_explain(it, from, row, &a->error);
+        code = fail_row(it, from, row);
     else if (verdict == ROW_PASSES && a->drop)
         a->drop--;
     else if (verdict == ROW_PASSES && !(a->replay_head && was_given(a)))
-        code = append_row(it, from, row);
+        code = give_row(it, from, row);
     a->in_row = false;
     a->rows_passed += verdict == ROW_PASSES;
     if (code)
@@ -286,16 +311,28 @@ static void take_error(struct sqrl_assign *a, const struct sqrl_loaded *loaded) 
         sqrl_error_set(&a->error, a->code, "no memory to tell what went wrong");
 }
 
+/* Whether the stream goes on without what comes behind the block in its shard. */
+static bool go_on_behind(struct sqrl_iterator *it, const struct sqrl_loaded *loaded) {
+    int code;
+    bool on = sqrl_on_error_rest(it, loaded, &code);
+    if (code)
+        end_with(&it->assign, code);
+    return on;
+}
+
 /* Rows of the current block, until it ends or enough is collected. */
 static void step_block(struct sqrl_iterator *it, uint32_t room) {
     struct sqrl_assign *a = &it->assign;
     struct sqrl_loaded *from = a->current;
     const struct sqrl_batch_options *o = it->batch ? &it->batch->batching.options : NULL;
-    bool plain = !from->stage && !a->ops && !(o && (o->boundaries || !o->batch_size));
+    bool plain =
+        !from->stage && !a->ops && !a->owed && !(o && (o->boundaries || !o->batch_size));
     if (plain) {
         int code = append_range(it, from, &a->row, from->to, room);
         if (code)
             end_with(a, code);
+        else if (it->on_error && a->row > from->from)
+            sqrl_on_error_good(it, from, a->row - 1);
     }
     while (!plain && a->row < from->to && !a->ended && a->emitted_count < room &&
            a->emitted_bytes < STEP_BYTES)
@@ -307,7 +344,7 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
         if (code)
             end_with(a, code);
     }
-    if (from->code && !a->ended)
+    if (from->code && !a->ended && !go_on_behind(it, from))
         take_error(a, from);
     sqrl_mark_set(it, 0, &a->past);
     sqrl_loaded_unref(from);
@@ -461,11 +498,11 @@ static void take_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded) {
     int code = rows ? add_to_window(a, loaded) : SQRL_OK;
     if (code) {
         end_with(a, code);
-    } else if (loaded->code) {
+    } else if (loaded->code && !go_on_behind(it, loaded)) {
         take_error(a, loaded);
         begin_window(it); /* the rest of the window, then the error */
         a->ended = !a->window;
-    } else if (a->next->bytes >= it->window_cut) {
+    } else if (a->next && a->next->bytes >= it->window_cut) {
         begin_window(it);
     }
     sqrl_loaded_unref(loaded);
@@ -643,6 +680,7 @@ void sqrl_assign_reset(struct sqrl_iterator *it) {
         sqrl_output_free(o);
     }
     sqrl_loaded_unref(a->current);
+    sqrl_loaded_unref(a->good);
     sqrl_window_unref(a->window);
     sqrl_window_unref(a->next);
     sqrl_hand_reset(&a->hand);

@@ -358,6 +358,8 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     sqrl_wants_free(it->filter_wants);
     sqrl_account_unref(it->account);
     pthread_cond_destroy(&it->ready);
+    pthread_mutex_destroy(&it->bad_lock);
+    free(it->bad);
     pthread_mutex_destroy(&it->lock);
     sqrl_plan_unref(it->plan);
     free(it);

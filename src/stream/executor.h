@@ -146,6 +146,10 @@ struct sqrl_assign {
     uint64_t replay_head; /* of the first rows of this run, those that an earlier run */
     const uint64_t *replay; /* had in buckets, in rising order; the others are given */
     size_t replays, replay_at;
+    uint64_t failed, failed_in_a_row; /* on_error */
+    struct sqrl_loaded *good;         /* the last good row, to be given again */
+    uint32_t good_row;
+    uint64_t owed;           /* rows to be replaced by the first good one */
     bool budgeted;           /* batches end in front of a row that does not fit */
     struct sqrl_mark before; /* in front of the row that is judged, where it is needed */
     uint64_t *before_left;   /* [ops] */
@@ -251,6 +255,10 @@ struct sqrl_iterator {
     struct sqrl_mark first;                  /* where this run began */
     uint64_t *first_left;                    /* [ops] */
     uint64_t first_drop, first_head;
+    const struct sqrl_on_error_options *on_error; /* NULL: raise */
+    pthread_mutex_t bad_lock;                     /* guards what on_error let pass: */
+    struct sqrl_bad *bad;
+    uint64_t bads, bad_room;
     uint64_t handed_at; /* when the consumer got its last output */
     struct sqrl_stat_counts stat[STATS];
 };
@@ -325,6 +333,23 @@ SQRL_CHECK int sqrl_load_fix_columns(struct sqrl_iterator *it,
 /* The error of a row whose stage says that it fails. Returns its code. */
 int sqrl_load_explain(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,
                       uint32_t row, struct sqrl_error *err);
+
+/* --- on_error.c --- */
+bool sqrl_on_error_covers(int code);
+uint64_t sqrl_on_error_retries(const struct sqrl_iterator *it);
+/* What stands for a block that can't be read: rows that fail. NULL: it is an error. */
+struct sqrl_loaded *sqrl_on_error_block(struct sqrl_iterator *it, uint64_t shard,
+                                        uint64_t block,
+                                        const struct sqrl_block_info *info, int code,
+                                        const struct sqrl_error *error);
+/* A row that fails: SQRL_OK when it is to be left out or replaced. */
+int sqrl_on_error_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row);
+/* The rest of a shard, behind damage: true when the stream goes on without it, or ends
+ * with *code since the budget is spent. */
+bool sqrl_on_error_rest(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,
+                        int *code);
+/* A row that passed; only with a policy. */
+void sqrl_on_error_good(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row);
 
 /* --- assign.c --- */
 /* Works until the queue is full, input is missing or the stream ends. */

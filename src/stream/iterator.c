@@ -80,6 +80,9 @@ static int compile_stage(struct sqrl_iterator *it, const struct sqrl_plan *p,
                                                           : SQRL_ORDER_WINDOWS;
         it->window_bytes = p->window_bytes;
         return SQRL_OK;
+    case SQRL_STAGE_ON_ERROR:
+        it->on_error = &p->on_error;
+        return SQRL_OK;
     case SQRL_STAGE_PREFETCH:
         it->limit_bytes = p->number ? p->number : sqrl_budget_limit(it->context);
         return SQRL_OK;
@@ -193,6 +196,12 @@ static int open_parts(struct sqrl_iterator *it,
     if (code)
         return code;
     limit_steps(it);
+    if (it->batch && it->batch->batching.options.boundaries && it->on_error &&
+        it->on_error->policy == SQRL_ON_ERROR_SUBSTITUTE)
+        return sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "on_error \"substitute\" does not go with length buckets: a "
+            "bad sample has no length; use \"skip\"");
     code = open_marks(it, err);
     if (code)
         return code;
@@ -218,6 +227,7 @@ static int init_locks(struct sqrl_iterator *it, struct sqrl_error *err) {
         return sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for a lock");
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&it->bad_lock, NULL);
     int failed = pthread_cond_init(&it->ready, &attributes);
     pthread_condattr_destroy(&attributes);
     if (!failed)

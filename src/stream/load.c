@@ -660,7 +660,10 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
     sqrl_error_clear(&error);
     bool passed_on = false;
     int code = read_block(it, job, &block, &passed_on, &error);
-    bool end = !code && !block;
+    for (uint64_t n = sqrl_on_error_retries(it);
+         n && code && !block && s->indexed && sqrl_on_error_covers(code); n--)
+        code = read_block(it, job, &block, &passed_on, &error);
+    bool end = !code && !block, unread = !block && s->indexed;
     if (block) {
         struct sqrl_error fault = error;
         int failed = code;
@@ -669,6 +672,13 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
             add_fault(loaded, code = failed, &fault);
     }
     settle(it, loaded, job->estimate);
+    if (code && unread) {
+        struct sqrl_block_info info;
+        uint64_t number = s->first_block + job->block;
+        sqrl_shard_reader_block_info(s->reader, number, &info);
+        loaded = sqrl_on_error_block(it, s->chunk.shard, number, &info, code, &error);
+        code = loaded ? SQRL_OK : code;
+    }
     if (loaded) {
         sqrl_count(it->context, SQRL_COUNT_BLOCKS, 1);
         sqrl_stat_add(&it->stat[STAT_LOAD].items, loaded->count);

@@ -416,6 +416,12 @@ static void describe_stage(const struct sqrl_plan *p, FILE *to) {
     case SQRL_STAGE_SKIP:
         fprintf(to, "skip(%llu)", n);
         break;
+    case SQRL_STAGE_ON_ERROR:
+        fprintf(to, "on_error('%s')",
+                p->on_error.policy == SQRL_ON_ERROR_RAISE  ? "raise"
+                : p->on_error.policy == SQRL_ON_ERROR_SKIP ? "skip"
+                                                           : "substitute");
+        break;
     case SQRL_STAGE_PREFETCH:
         fprintf(to, "prefetch(%llu bytes)", n);
         break;

@@ -19,6 +19,7 @@ enum sqrl_stage_kind {
     SQRL_STAGE_TAKE,
     SQRL_STAGE_SKIP,
     SQRL_STAGE_PREFETCH,
+    SQRL_STAGE_ON_ERROR,
     SQRL_STAGE_BATCH
 };
 
@@ -46,6 +47,7 @@ struct sqrl_plan {
     uint64_t number; /* TAKE, SKIP: samples; SHUFFLE: the seed; PREFETCH: bytes */
     uint64_t window_bytes;
     struct sqrl_distribute_options distribution; /* DISTRIBUTE */
+    struct sqrl_on_error_options on_error;       /* ON_ERROR */
     struct sqrl_batching batching;               /* BATCH */
 };
 

@@ -27,6 +27,7 @@ static bool decides(const struct sqrl_plan *p, bool counted) {
     switch (p->kind) {
     case SQRL_STAGE_SOURCE:
     case SQRL_STAGE_PREFETCH:
+    case SQRL_STAGE_ON_ERROR: /* a run that failed may go on without the bad ones */
         return false;
     case SQRL_STAGE_BATCH:
         return counted;
