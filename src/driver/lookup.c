@@ -68,7 +68,9 @@ static int find_in(struct sqrl_source *source, uint64_t shard, const struct sqrl
             continue;
         rc = sqrl_source_position(source, shard, sqrl_load_le64(numbers.data + at),
                                   &position, err);
-        if (rc == SQRL_OK)
+        if (rc == SQRL_OK && !*field)
+            same = true; /* the samples don't hold it: the hash has to do */
+        else if (rc == SQRL_OK)
             rc = compare(source, key, &path, hash, position, &same, err);
         if (same)
             *index = position;

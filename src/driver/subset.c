@@ -176,7 +176,7 @@ static int take_all(struct sqrl_source *source, struct sqrl_source *out,
         }
         if (rc == SQRL_OK)
             rc = take_shard(source, i, rows, at - from, subset, err);
-        subset->of_samples = samples;
+        subset->of_samples = out->shards[i].samples;
         subset->of_blocks = out->shards[i].blocks;
         out->shards[i].samples = subset->samples;
         out->shards[i].blocks = subset->blocks;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,3 +152,12 @@ def test_damage(packed, tmp_path) -> None:
     with pytest.raises(squirrel.CorruptError, match='frame "column" of field "score"'):
         squirrel.open(tmp_path / "d").where("score < 2")
     assert len(squirrel.open(tmp_path / "d").where("n >= 0")) == COUNT
+
+
+def test_frames_that_another_implementation_wrote() -> None:
+    source = squirrel.open(Path(__file__).parents[1] / "golden" / "native" / "frames.sqrl")
+    assert [s["id"] for s in source.where("id >= 7 and id < 30 and id != 9")] == [7, 8, *range(10, 30)]
+    # Its keys are in no field of the samples.
+    assert [source.find(f"key {i}") for i in range(40)] == list(range(40))
+    with pytest.raises(KeyError):
+        source.find("key 40")
