@@ -339,7 +339,7 @@ static void call_done(struct call *call, size_t slice, int rc,
                       const struct sqrl_error *error) {
     pthread_mutex_lock(&call->mutex);
     if (rc && slice < call->failed) {
-        call->failed = slice;
+        __atomic_store_n(&call->failed, slice, __ATOMIC_RELAXED); /* work() looks at it */
         call->code = rc;
         call->error = *error;
     }
