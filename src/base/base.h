@@ -153,6 +153,9 @@ void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity);
 /* Raises the idle limit to at least `bytes`: for who gives much back at once only to take
  * it again, as shuffled windows do. */
 void sqrl_slab_keep(struct sqrl_context *context, size_t bytes);
+/* The same until sqrl_slab_drop with the same number; those of several add up. */
+void sqrl_slab_hold(struct sqrl_context *context, size_t bytes);
+void sqrl_slab_drop(struct sqrl_context *context, size_t bytes);
 
 /* --- memory budget --- */
 /* Counts bytes in flight; it does not block. The executor asks in sequence order, and the

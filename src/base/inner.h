@@ -62,6 +62,7 @@ struct sqrl_slabs {
     struct sqrl_region_list partial[SQRL_SLAB_CLASSES];
     struct sqrl_region_list idle; /* newest first, of all classes */
     size_t idle_bytes, idle_limit;
+    size_t held;         /* by sqrl_slab_hold: the larger of both limits counts */
     size_t mapped_bytes; /* atomic, not under the lock: a fork can't tear it */
 };
 void sqrl_slabs_init(struct sqrl_slabs *slabs);

@@ -139,6 +139,10 @@ static void unlink_region(struct sqrl_region_list *list, struct sqrl_region *reg
         list->last = region->prev;
 }
 
+static size_t idle_limit(const struct sqrl_slabs *slabs) {
+    return SQRL_MAX(slabs->idle_limit, slabs->held);
+}
+
 static void take_lock(struct sqrl_slabs *slabs) {
     if (sqrl_lock_take(&slabs->lock)) {
         memset(slabs->partial, 0, sizeof slabs->partial);
@@ -297,7 +301,7 @@ void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity) {
     }
     take_lock(slabs);
     give_slab(slabs, region, slab);
-    struct sqrl_region *chain = evict(slabs, slabs->idle_limit);
+    struct sqrl_region *chain = evict(slabs, idle_limit(slabs));
     sqrl_lock_drop(&slabs->lock);
     unmap_chain(slabs, chain);
 }
@@ -307,4 +311,19 @@ void sqrl_slab_keep(struct sqrl_context *context, size_t bytes) {
     take_lock(slabs);
     slabs->idle_limit = SQRL_MAX(slabs->idle_limit, bytes);
     sqrl_lock_drop(&slabs->lock);
+}
+
+void sqrl_slab_hold(struct sqrl_context *context, size_t bytes) {
+    take_lock(&context->slabs);
+    context->slabs.held += bytes;
+    sqrl_lock_drop(&context->slabs.lock);
+}
+
+void sqrl_slab_drop(struct sqrl_context *context, size_t bytes) {
+    struct sqrl_slabs *slabs = &context->slabs;
+    take_lock(slabs);
+    slabs->held -= bytes;
+    struct sqrl_region *chain = evict(slabs, idle_limit(slabs));
+    sqrl_lock_drop(&slabs->lock);
+    unmap_chain(slabs, chain);
 }

@@ -17,7 +17,7 @@
 #define DEALT_BLOCK_BYTES                                                                \
     (UINT64_C(5) << 18)                      /* of a block that does not tell its size   \
                                               */
-#define MAX_KEPT_BYTES (UINT64_C(256) << 20) /* of windows, for the next ones */
+#define MAX_KEPT_BYTES (UINT64_C(256) << 20) /* of windows, for later iterators */
 
 /* Nodes that a sample takes on the tape, from its schema. */
 static uint64_t nodes_per_sample(const struct sqrl_schema *schema) {
@@ -219,7 +219,10 @@ int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schem
     }
     if (it->windowed) {
         it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);
-        sqrl_slab_keep(it->context, SQRL_MIN(3 * it->window_cut / 2, MAX_KEPT_BYTES));
+        uint64_t idle = SQRL_MIN(it->window_cut, UINT64_MAX / 2) / 2 * 3;
+        sqrl_slab_keep(it->context, SQRL_MIN(idle, MAX_KEPT_BYTES));
+        it->slabs_held = (size_t)idle;
+        sqrl_slab_hold(it->context, it->slabs_held);
         if (it->deal)
             it->window_cut = UINT64_MAX; /* windows end where they were planned to */
         else

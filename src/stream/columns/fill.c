@@ -210,8 +210,10 @@ struct filler {
     uint32_t from, to;
 };
 
-/* Rows of a shuffled window lie all over memory: fetch what will be needed soon. */
-static inline void fetch_ahead(const struct filler *f, uint32_t r) {
+/* Rows of a shuffled window lie all over memory: fetch what will be needed soon. Inlined,
+ * since GCC takes a function that only fetches for one without effects and drops it. */
+static inline __attribute__((always_inline)) void fetch_ahead(const struct filler *f,
+                                                              uint32_t r) {
     if (r + AHEAD_NODE < f->to) {
         const struct sqrl_row *row = &f->rows[r + AHEAD_NODE];
         uint32_t cell = cell_of(row, f->number);

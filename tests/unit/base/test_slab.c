@@ -117,6 +117,27 @@ static void test_idle_limit_drops_the_oldest(void **state) {
     sqrl_context_unref(context);
 }
 
+/* What is held is not given back to the system before it is dropped. */
+static void test_hold_raises_the_idle_limit(void **state) {
+    struct sqrl_context *context = new_context(1);
+    context->slabs.idle_limit = 10 * MIB;
+    sqrl_slab_hold(context, 8 * MIB);
+    sqrl_slab_hold(context, 16 * MIB);
+    void *slabs[8];
+    size_t capacity;
+    for (int i = 0; i < 8; i++)
+        slabs[i] = sqrl_slab_take(context, 4 * MIB, &capacity, NULL);
+    for (int i = 0; i < 8; i++)
+        sqrl_slab_give(context, slabs[i], capacity);
+    assert_int_equal(metric(context, "slab.bytes_idle"), 24 * MIB);
+    sqrl_slab_drop(context, 8 * MIB);
+    assert_int_equal(metric(context, "slab.bytes_idle"), 16 * MIB);
+    sqrl_slab_drop(context, 16 * MIB);
+    assert_int_equal(metric(context, "slab.bytes_idle"), 8 * MIB);
+    assert_int_equal(metric(context, "slab.bytes_mapped"), 8 * MIB);
+    sqrl_context_unref(context);
+}
+
 static void test_too_large(void **state) {
     static const size_t sizes[] = {SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 62};
     struct sqrl_context *context = new_context(1);
@@ -317,6 +338,7 @@ int main(void) {
         cmocka_unit_test(test_slabs_do_not_overlap),
         cmocka_unit_test(test_slabs_are_recycled),
         cmocka_unit_test(test_idle_limit_drops_the_oldest),
+        cmocka_unit_test(test_hold_raises_the_idle_limit),
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_growth_that_fails),
         cmocka_unit_test(test_buffer_sizes),
