@@ -355,10 +355,10 @@ def test_an_abandoned_iterator_ends_its_threads() -> None:
     del items
     gc.collect()
     for _ in range(200):
-        if threading.active_count() == before:
+        if threading.active_count() <= before:
             break
         time.sleep(0.05)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     # What waited in the buffer isn't worked through for nobody.
     assert len(calls) < 40
 
