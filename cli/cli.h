@@ -165,6 +165,13 @@ const char *cli_size_text(uint64_t bytes, char *out);
 uint64_t cli_now_ns(void);
 /* The signal that asked to end (SIGINT, SIGTERM), or 0. */
 int cli_interrupted(void);
+
+/* --- python_names.c --- */
+
+/* Whether squirrel-core's and this package's Python halves lie in one folder of packages:
+ * of the active virtual environment, or of the one that this command is in. Its path goes
+ * to `out`. */
+bool cli_python_names_clash(char *out, size_t size);
 int cli_cancelled(struct sqrl_error *err);
 /* Writes all of it to standard output; a signal ends it. */
 SQRL_CHECK int cli_write(const void *data, size_t size, struct sqrl_error *err);

@@ -85,6 +85,9 @@ static void tell_machine(struct cli_args *args, struct sqrl_bytes *report,
     snprintf(text, sizeof text, "%s, %s", folder,
              access(folder, W_OK) == 0 ? "writable" : "NOT writable");
     tell(report, facts, "temporary files", text);
+    char clash[1024];
+    if (cli_python_names_clash(clash, sizeof clash))
+        tell(report, facts, "python name clash", clash);
 }
 
 /* What is wrong and what to do about it, if anything is. */
@@ -106,6 +109,15 @@ static int advise(const struct cli_args *args) {
             printf(
                 "advice: only %llu open files are allowed; `ulimit -n 4096` raises it\n",
                 (unsigned long long)files.rlim_cur);
+    }
+    char folder[1024];
+    if (cli_python_names_clash(folder, sizeof folder)) {
+        advice++;
+        if (!args->json)
+            printf("advice: squirrel-c and squirrel-core both own the Python name "
+                   "\"squirrel\" in %s; uninstall both, then install squirrel-c (and "
+                   "squirrel-datasets-core with --no-deps)\n",
+                   folder);
     }
     return advice;
 }
