@@ -26,7 +26,7 @@ CONTENDERS = {
     "ours": ("ours", []), "itertools": ("ours", []),
     "toolz": ("toolz", ["toolz"]),
     "squirrel-core": ("sqcore", runner.ENVIRONMENTS["sqcore"]),
-    "torchdata": ("torchdata", ["torchdata<0.10", "torch==2.13.0", "numpy"]),
+    "torchdata": ("torchdata", ["torchdata>=0.10", "torch==2.13.0", "numpy"]),
     "Hugging Face": ("datasets", runner.ENVIRONMENTS["datasets"]),
     "Grain": ("grain", runner.ENVIRONMENTS["grain"]),
 }
