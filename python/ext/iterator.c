@@ -227,8 +227,6 @@ static PyObject *core_place(struct core *core, uint64_t delivered, uint64_t shar
     if (delivered == 0)
         Py_RETURN_NONE;
     const struct sqrl_shard *file = sqrl_source_shard(core->source, shard);
-    if (file != NULL && sample != SQRL_UNKNOWN)
-        sample = sqrl_source_row(core->source, shard, sample);
     return Py_BuildValue("(NN)",
                          file == NULL ? PyUnicode_FromString("?")
                                       : PyUnicode_DecodeFSDefault(file->path),
@@ -532,7 +530,10 @@ static PyObject *samples_close(PyObject *op, PyObject *unused) {
 }
 static PyObject *samples_place(PyObject *op, PyObject *unused) {
     struct samples *self = (struct samples *)op;
-    return core_place(&self->core, self->delivered, self->shard, self->sample);
+    uint64_t sample = self->sample;
+    if (sample != SQRL_UNKNOWN)
+        sample = sqrl_source_row(self->core.source, self->shard, sample);
+    return core_place(&self->core, self->delivered, self->shard, sample);
 }
 static PyObject *samples_stats(PyObject *op, PyObject *unused) {
     return core_stats(&((struct samples *)op)->core);

@@ -122,7 +122,7 @@ static bool fill_output(struct sqrl_iterator *it, struct sqrl_output *o) {
     sqrl_stat_add(&it->stat[STAT_FILL].bytes, o->slot_bytes);
     uint64_t parts = SQRL_MIN(o->slot_bytes / PART_BYTES, (uint64_t)o->count);
     if (parts < 2 || it->workers < 2) {
-        sqrl_batch_fill(o->batch, it->columns, o->rows, 0, o->count);
+        sqrl_batch_fill(o->batch, it->source, it->columns, o->rows, 0, o->count);
         sqrl_output_release(o);
         return true;
     }
@@ -183,7 +183,7 @@ static void run_fill(struct sqrl_iterator *it, struct sqrl_output *list) {
 }
 
 static void run_part(struct sqrl_iterator *it, struct sqrl_output *o, uint32_t part) {
-    sqrl_batch_fill(o->batch, it->columns, o->rows, part_row(o, part),
+    sqrl_batch_fill(o->batch, it->source, it->columns, o->rows, part_row(o, part),
                     part_row(o, part + 1));
     pthread_mutex_lock(&it->lock);
     bool last = ++o->parts_done == o->parts;

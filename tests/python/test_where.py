@@ -87,6 +87,9 @@ def test_stages_behind_pickle_and_places(packed) -> None:
     for sample in source.where("flag").with_meta():
         meta = sample["__meta__"]
         assert meta["index"] == sample["n"] and source[meta["index"]]["n"] == sample["n"]
+    for batch in source.where("flag").batch(50):
+        shards, rows = np.asarray(batch.places).T
+        assert (shards * 2500 + rows).tolist() == batch["n"].tolist()
     flagged = source.where("flag")
     assert flagged.locate(100) == source.locate(700)
     assert flagged.find(700) == 100

@@ -15,7 +15,9 @@ int sqrl_error_at_sample(struct sqrl_error *err, int code, struct sqrl_source *s
                          const struct sqrl_place *place) {
     const struct sqrl_shard *shard = sqrl_source_shard(source, place->shard);
     if (place->sample != SQRL_UNKNOWN)
-        sqrl_error_at(err, code, "sample %llu", (unsigned long long)place->sample);
+        sqrl_error_at(
+            err, code, "sample %llu",
+            (unsigned long long)sqrl_source_row(source, place->shard, place->sample));
     return sqrl_error_at(err, code, "%s", shard ? shard->path : "?");
 }
 

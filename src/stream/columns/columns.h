@@ -91,8 +91,9 @@ SQRL_CHECK int sqrl_batch_lay_out(struct sqrl_context *context,
                                   const struct sqrl_row *rows, uint32_t count,
                                   uint64_t number, struct sqrl_batch **out,
                                   struct sqrl_error *err);
-void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_columns *columns,
-                     const struct sqrl_row *rows, uint32_t from, uint32_t to);
+void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_source *source,
+                     const struct sqrl_columns *columns, const struct sqrl_row *rows,
+                     uint32_t from, uint32_t to);
 
 /* Copies what these rows need of their blocks into one small piece of memory, so that a
  * few rows do not pin many blocks. */

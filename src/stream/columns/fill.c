@@ -420,10 +420,15 @@ static void fill_column(const struct filler *f) {
         fill_dense(f);
 }
 
-void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_columns *columns,
-                     const struct sqrl_row *rows, uint32_t from, uint32_t to) {
-    for (uint32_t r = from; r < to; r++)
-        batch->place[r] = sqrl_row_place(rows[r].from, rows[r].index);
+void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_source *source,
+                     const struct sqrl_columns *columns, const struct sqrl_row *rows,
+                     uint32_t from, uint32_t to) {
+    for (uint32_t r = from; r < to; r++) {
+        struct sqrl_place place = sqrl_row_place(rows[r].from, rows[r].index);
+        if (place.sample != SQRL_UNKNOWN)
+            place.sample = sqrl_source_row(source, place.shard, place.sample);
+        batch->place[r] = place;
+    }
     for (uint32_t i = 0; i < columns->count; i++) {
         struct filler f = {&columns->column[i], &batch->column[i], i, rows, from, to};
         fill_column(&f);
