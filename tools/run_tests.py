@@ -139,11 +139,6 @@ def python(tally: Tally) -> None:
     pytest_run(tally, "python", sys.executable, ["tests/python"])
 
 
-def interop(tally: Tally) -> None:
-    """Both directions with squirrel-core itself, each in its own environment."""
-    pytest_run(tally, "interop", sys.executable, ["tests/interop"])
-
-
 def cli(tally: Tally) -> None:
     command = ROOT / "build" / "cli" / "squirrel"
     pytest_run(tally, "cli", sys.executable, ["tests/cli"], env={"SQUIRREL": str(command)})
