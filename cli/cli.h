@@ -59,7 +59,7 @@ extern const struct cli_command *const cli_commands[]; /* ends with NULL */
 
 extern const struct cli_command cli_pack, cli_convert, cli_info, cli_ls, cli_head,
     cli_cat, cli_verify, cli_index, cli_bench, cli_doctor, cli_completion, cli_catalog,
-    cli_quality;
+    cli_quality, cli_simulate;
 
 /* Prints a line for each source, or the JSON of all. */
 void cli_list_catalog(const struct cli_args *args, const struct sqrl_catalog *catalog);

@@ -279,6 +279,22 @@ SQRL_API bool sqrl_iterator_wait(struct sqrl_iterator *iterator, uint64_t wait_n
  * handed out stay valid. NULL is allowed. */
 SQRL_API void sqrl_iterator_close(struct sqrl_iterator *iterator);
 
+/* What a run of a plan reads, for one rank and worker. */
+struct sqrl_forecast {
+    uint64_t items;                     /* as sqrl_plan_count says */
+    uint64_t chunks, shards;            /* runs of blocks; different shards they lie in */
+    uint64_t blocks, block_bytes;       /* read, as they are stored: a request each */
+    uint64_t decoded_bytes;             /* what they become */
+    uint64_t first_blocks, first_bytes; /* of those, before the first sample comes */
+    uint64_t window_bytes;              /* shuffle_all: in memory together, twice */
+};
+/* From the indexes of the shards, without reading data: exactly the requests and bytes of
+ * data of a whole run; a run also reads the index of each shard, unless it is kept from
+ * before. SQRL_E_INVALID behind take, skip and distribute(steps=); SQRL_E_UNSUPPORTED
+ * where a shard has no index of blocks. */
+SQRL_CHECK int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch,
+                                  struct sqrl_forecast *out, struct sqrl_error *err);
+
 /* A bad sample, or the samples of a bad block, that on_error let pass. */
 struct sqrl_bad {
     uint64_t shard;   /* index within the source */

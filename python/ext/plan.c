@@ -346,6 +346,29 @@ static PyObject *plan_count(PyObject *self, PyObject *unused) {
     return PyLong_FromUnsignedLongLong(count);
 }
 
+static PyObject *plan_forecast(PyObject *self, PyObject *args) {
+    struct sqrl_forecast f;
+    struct sqrl_error err;
+    unsigned long long epoch = 0;
+    int rc;
+    if (!PyArg_ParseTuple(args, "|K:forecast", &epoch))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_plan_forecast(ext_plan_get(self), epoch, &f, &err);
+    Py_END_ALLOW_THREADS
+    if (rc != SQRL_OK)
+        return ext_raise(ext_state_of(self), &err);
+    typedef unsigned long long number;
+    return Py_BuildValue("{s:N,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "items",
+                         f.items == SQRL_UNKNOWN ? Py_NewRef(Py_None)
+                                                 : PyLong_FromUnsignedLongLong(f.items),
+                         "chunks", (number)f.chunks, "shards", (number)f.shards, "blocks",
+                         (number)f.blocks, "block_bytes", (number)f.block_bytes,
+                         "decoded_bytes", (number)f.decoded_bytes, "first_blocks",
+                         (number)f.first_blocks, "first_bytes", (number)f.first_bytes,
+                         "window_bytes", (number)f.window_bytes);
+}
+
 static PyObject *plan_describe(PyObject *self, PyObject *unused) {
     char *text = sqrl_plan_describe(ext_plan_get(self));
     if (text == NULL)
@@ -424,6 +447,8 @@ static PyMethodDef plan_methods[] = {
     {"count", plan_count, METH_NOARGS,
      "count($self, /)\n--\n\nHow many samples or batches it gives, or None when "
      "unknown."},
+    {"forecast", plan_forecast, METH_VARARGS,
+     "forecast($self, epoch=0, /)\n--\n\nThe fields of sqrl_forecast, as a dict."},
     {"describe", plan_describe, METH_NOARGS,
      "describe($self, /)\n--\n\nThe stages as text."},
     {"iterate", (PyCFunction)(void (*)(void))plan_iterate, METH_VARARGS | METH_KEYWORDS,

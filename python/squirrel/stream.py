@@ -287,6 +287,20 @@ class Stream(Composable):
         """What torch's DataLoader calls for a batch of a map-style dataset: get_many()."""
         return self._plan.get_many(indices)
 
+    def forecast(self) -> dict[str, int | None]:
+        """What a pass of this rank and worker will read, from the shards' indexes, without their data.
+
+        Returns:
+            items; chunks, shards; blocks and block_bytes (as stored: a request each); decoded_bytes;
+            first_blocks and first_bytes (before the first sample comes); window_bytes (in memory
+            together, twice). ``squirrel simulate`` does this for all ranks of a topology.
+
+        Raises:
+            ArgumentError: behind take, skip and distribute(steps=).
+            UnsupportedError: a shard has no index of blocks.
+        """
+        return self._now().forecast(self._epoch or 0)
+
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:

@@ -321,6 +321,10 @@ void sqrl_filters_look(struct sqrl_iterator *it, const struct sqrl_block *block)
 void sqrl_filters_tell(struct sqrl_iterator *it);
 
 /* --- load.c --- */
+/* Which of a chunk's *blocks hold the part of it that counts: *blocks is cut behind that,
+ * and the result is how many in front of it are not read, with *rows samples. */
+uint64_t sqrl_chunk_cut(struct sqrl_shard_reader *reader, const struct sqrl_chunk *chunk,
+                        uint64_t *blocks, uint64_t *rows);
 void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job);
 void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
                      const struct sqrl_job *job);

@@ -498,9 +498,8 @@ static uint64_t block_of_row(struct sqrl_shard_reader *reader, uint64_t first_bl
 
 /* Where a chunk counts in part only: *blocks are cut behind that part, and the result is
  * how many in front of it need not be read, with *rows samples. */
-static uint64_t cut_blocks(struct sqrl_shard_reader *reader,
-                           const struct sqrl_chunk *chunk, uint64_t *blocks,
-                           uint64_t *rows) {
+uint64_t sqrl_chunk_cut(struct sqrl_shard_reader *reader, const struct sqrl_chunk *chunk,
+                        uint64_t *blocks, uint64_t *rows) {
     struct sqrl_block_info first, info;
     *rows = 0;
     if (!*blocks || (!chunk->first_row && chunk->rows == SQRL_UNKNOWN))
@@ -534,7 +533,7 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
         if (s->skip)
             skipped_blocks = skip_blocks(reader, total, s->skip, &skipped);
         else
-            skipped_blocks = cut_blocks(reader, &s->chunk, &total, &passed);
+            skipped_blocks = sqrl_chunk_cut(reader, &s->chunk, &total, &passed);
     }
     pthread_mutex_lock(&it->lock);
     if (code) {

@@ -1,0 +1,115 @@
+"""forecast() and `squirrel simulate` against what runs really read, by the library's counters."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import squirrel
+
+COMMAND = Path(os.environ.get("SQUIRREL", Path(sys.executable).with_name("squirrel")))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """20 shards of up to 100 samples in small blocks, of which some shrink and some don't."""
+    folder = tmp_path_factory.mktemp("simulate") / "data"
+    rng = np.random.default_rng(1)
+    samples = (
+        {"id": i, "x": rng.integers(0, 255, 400, np.uint8) if i % 700 < 350 else np.zeros(400, np.uint8)}
+        for i in range(1950)
+    )
+    squirrel.pack(samples, folder, samples_per_shard=100, block_bytes=4000)
+    return folder
+
+
+def really(stream):
+    """Reads, bytes and samples of a run whose indexes are known."""
+    before = squirrel.metrics()
+    count = sum(1 for _ in stream)
+    after = squirrel.metrics()
+    return {k: after[k] - before[k] for k in ("reads", "bytes_read", "blocks")}, count
+
+
+@pytest.mark.parametrize("window", ["plain", "20 KiB", "200 KiB", 0])
+@pytest.mark.parametrize("ranks, workers", [(1, 1), (3, 2), (7, 1)])
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_requests_and_bytes_are_those_of_a_run(data, window, ranks, workers, epoch):
+    whole = squirrel.open(data)
+    if window != "plain":
+        whole = whole.shuffle_all(7, window)
+    for rank in range(ranks):
+        for worker in range(workers):
+            stream = whole.distribute(rank, ranks, worker, workers).set_epoch(epoch)
+            told = stream.forecast()
+            read, count = really(stream)
+            assert told["items"] == count
+            assert told["blocks"] == read["blocks"] == read["reads"]
+            assert told["block_bytes"] == read["bytes_read"]
+            assert 0 < told["first_blocks"] <= told["blocks"]
+            assert 0 < told["first_bytes"] <= told["block_bytes"]
+
+
+def test_a_cold_run_reads_each_index_once(data):
+    """In a process of its own, which has no index yet: one request for each shard more."""
+    code = (
+        "import sys, squirrel\n"
+        "stream = squirrel.open(sys.argv[1]).shuffle_all(7, '20 KiB').distribute(1, 3)\n"
+        "before = squirrel.metrics()['reads']\n"
+        "count = sum(1 for _ in stream)\n"
+        "print(squirrel.metrics()['reads'] - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, data], check=True, capture_output=True)
+    told = squirrel.open(data).shuffle_all(7, "20 KiB").distribute(1, 3).forecast()
+    assert int(done.stdout) == told["blocks"] + told["shards"]
+
+
+def test_undealt(data):
+    for stream in (squirrel.open(data), squirrel.open(data).shuffle_all(1, "50 KiB"),
+                   squirrel.open(data).shuffle_all(1, None), squirrel.open(data).filter("id < 30")):
+        told = stream.forecast()
+        read, _ = really(stream)
+        assert (told["blocks"], told["block_bytes"]) == (read["blocks"], read["bytes_read"])
+    assert squirrel.open(data).filter("id < 30").forecast()["items"] is None
+
+
+def test_the_command(data):
+    if not COMMAND.exists():
+        pytest.skip("the command is not here")
+    command = [COMMAND, "simulate", data, "--ranks", "3", "--workers", "2", "--shuffle", "7", "--window", "20KiB",
+               "--epoch", "1", "--bandwidth", "1MiB", "--latency", "1000", "--parallel", "4", "--json"]
+    ranks = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    assert [r["rank"] for r in ranks] == [0, 1, 2]
+    for rank in ranks:
+        told = [
+            squirrel.open(data).shuffle_all(7, "20 KiB").distribute(rank["rank"], 3, w, 2).set_epoch(1).forecast()
+            for w in range(2)
+        ]
+        for mine, theirs in (("samples", "items"), ("block_requests", "blocks"), ("block_bytes", "block_bytes"),
+                             ("first_blocks", "first_blocks"), ("first_bytes", "first_bytes"), ("shards", "shards")):
+            assert rank[mine] == sum(t[theirs] for t in told)
+        assert rank["window_bytes"] == 2 * 2 * 20480
+        rounds = -(-rank["first_blocks"] // 4) + 1
+        assert rank["first_seconds"] == pytest.approx(rounds * 0.001 + rank["first_bytes"] / (1 << 20))
+    text = subprocess.run(command[:-1], check=True, capture_output=True, text=True).stdout
+    assert len(text.splitlines()) == 5 and "all ranks read" in text
+    wrong = subprocess.run([COMMAND, "simulate", data, "--ranks", "0"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "--ranks" in wrong.stderr
+
+
+def test_refusals(data, tmp_path):
+    with pytest.raises(ValueError, match="take, skip and steps"):
+        squirrel.open(data).take(3).forecast()
+    with pytest.raises(ValueError, match="take, skip and steps"):
+        squirrel.open(data).distribute(0, 2, steps=5).forecast()
+    with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
+        file.write('{"a": 1}\n')
+    with pytest.raises(squirrel.UnsupportedError, match="pack it"):
+        squirrel.open(tmp_path / "a.jsonl.gz").forecast()
