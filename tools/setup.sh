@@ -76,13 +76,13 @@ demo) virtual_environment .venv $runtime $tools ;;
         .venv/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' || true
         touch .venv/.torch
     fi
-    # What is used only where it is there; each test that needs one skips without. The last two
-    # ask for other versions of what is there already.
+    # What is used only where it is there; each test that needs one skips without.
     if [ ! -e .venv/.others ]; then
         .venv/bin/python -m pip install --quiet --disable-pip-version-check \
             pandas openpyxl zarr dask distributed numba matplotlib tqdm scipy wandb || true
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps torchdata || true
         .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-            torchdata squirrel-datasets-core==0.3.1 || true
+            --target .venv/squirrel-datasets-core squirrel-datasets-core==0.3.1 || true
         touch .venv/.others
     fi
     # The reference, in an environment of its own: it needs NumPy 1 and owns the same import name.

@@ -149,7 +149,7 @@ def test_packs_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
     import squirrel, pack_jobs
     if __name__ == "__main__":
         first = int(sys.argv[2])
-        inputs = range(first, first + 200)
+        inputs = range(first, first + (600 if len(sys.argv) > 3 else 200))
         squirrel.pack(inputs, sys.argv[1], map=pack_jobs.make_slowly, workers=1, append=True, inputs_per_task=10,
                       resume=len(sys.argv) > 3)
     """
@@ -166,7 +166,7 @@ def test_packs_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
     assert [code for _, code in ended] == [0, 0, 0, 1], ended
     assert "another process runs this pack" in ended[3][0]
     found = content(folder)
-    assert sorted(found) == sorted(pack_jobs.wanted(600))
+    assert sorted(found) == sorted(pack_jobs.wanted(1000))
     assert leftovers(folder) == []
 
 
