@@ -156,6 +156,10 @@ def test_driver_of_a_store(name: str, url: str) -> None:
     with pytest.raises(FileNotFoundError):
         driver.get_iter(keys_iterable=["a", "missing"]).collect()
     assert numbers(StoreDriver(url, SERIALIZERS[name]()).get_iter(keys_iterable=["a"])) == [0, 1, 2, 3]
+    assert driver.get_iter(keys_iterable=[]).collect() == []
+    for unknown in ({"shufle_key_buffer": 2}, {"shufle_key_buffer": 2, "keys_iterable": ["a"]}):
+        with pytest.raises(TypeError, match="shufle_key_buffer"):
+            driver.get_iter(**unknown)
 
 
 def test_shuffles_follow_the_seed(name: str, url: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 
 from squirrel import _native
 from squirrel._errors import NotFoundError
 from squirrel._remote import is_local, own
+from squirrel.driver.driver import MapDriver
 from squirrel.driver.store import StoreDriver
 from squirrel.store.filesystem import FilesystemStore
 from squirrel.store.squirrel_store import SquirrelStore
@@ -60,11 +62,17 @@ class FormatDriver(StoreDriver):
         Args:
             flatten: samples rather than shards.
             **kwargs: see :meth:`MapDriver.get_iter`; options of the format too.
+
+        Raises:
+            TypeError: an argument that neither of them has.
         """
         known = _option_names(self.name)
         options = {name: kwargs.pop(name) for name in list(kwargs) if name in known}
         storage = {**self.storage_options, **(kwargs.pop("storage_options", None) or {})}
-        chosen = {"keys_iterable", "key_hooks", "keys_kwargs", "get_kwargs"} & {k for k, v in kwargs.items() if v}
+        inspect.signature(MapDriver.get_iter).bind(self, flatten=flatten, **kwargs)
+        # No keys are a choice, too.
+        chosen = kwargs.get("keys_iterable") is not None
+        chosen = chosen or any(kwargs.get(name) for name in ("key_hooks", "keys_kwargs", "get_kwargs"))
         shuffled = max(kwargs.get("shuffle_key_buffer", 1), kwargs.get("shuffle_item_buffer", 1)) > 1
         if flatten and not chosen and not shuffled and self._plain():
             stream = self._stream({**options, **({"storage_options": storage} if storage else {})})
