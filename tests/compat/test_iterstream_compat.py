@@ -195,6 +195,8 @@ def test_shuffle_orders_of_squirrel_core() -> None:
     assert list(plain.shuffle_(range(8), 3, 2, seed=1)) == [0, 3, 1, 2, 4, 5, 7, 6]
     assert s.shuffle(5, rng=random.Random(3), seed=1).collect() == s.shuffle(5, seed=1).collect()
     assert s.shuffle(20, rng=random, seed=1).collect() == s.shuffle(20, seed=1).collect()
+    assert s.shuffle(4.5, initial=0.0, seed=1).collect() == [0, 3, 1, 4, 5, 6, 9, 2, 7, 8]  # as 5
+    assert sorted(s.shuffle(float("inf"), initial=1e9, seed=1)) == list(range(10))
 
 
 def test_shuffle_keeps_small_buffers_in_order() -> None:

@@ -10,6 +10,7 @@ comes through, notes which stage and which sample it was (see squirrel.iterstrea
 from __future__ import annotations
 
 import functools
+import math
 
 from squirrel import _native
 from squirrel.iterstream.metrics import MetricsConf
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncContent", "Composable", "Run", "callable_name", "note_failure"]
 
+_MOST_HELD = 2**32 - 1  # items of a shuffle's buffer
 
 class Run:
     """One pass through a stream: its epoch, the native iterator below it, and what must be closed.
@@ -403,7 +405,7 @@ class Composable:
         """Random order within a buffer of `size` items.
 
         Args:
-            size: items held; below 2 nothing is shuffled.
+            size: items held, also as a float (``1e4``, ``inf``); below 2 nothing is shuffled.
             initial: items to have before the first comes out; at most `size`.
             rng: the random numbers to use, from the state they have; the module ``random`` or an
                 instance of ``random.Random``.
@@ -413,7 +415,7 @@ class Composable:
         if kw:
             raise TypeError(f"shuffle() takes size, initial, rng and seed, not {', '.join(kw)}")
         size = 1000 if size is None else size
-        return self if size < 2 else stages.Shuffle(self, size, initial, rng, seed)
+        return self if size < 2 else stages.Shuffle(self, _items(size), _items(initial), rng, seed)
 
     def loop(self, n: int | None = None) -> Composable:
         """The stream n times over, each time as another epoch; None: without end.
@@ -526,6 +528,13 @@ def _count(n: int, verb: str) -> int:
     if n < 0:
         raise ValueError(f"{verb}({n}): a count can't be negative")
     return n
+
+
+def _items(size: float) -> int:
+    """A buffer of 10.5 items is full with 11."""
+    if not isinstance(size, float):
+        return size
+    return math.ceil(min(size, _MOST_HELD))
 
 
 from squirrel.iterstream import stages  # noqa: E402  (the stages are Composables themselves)
