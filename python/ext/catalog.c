@@ -179,7 +179,9 @@ static PyObject *catalog_missing(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "sL", &name, &version))
         return NULL;
     if (sqrl_catalog_find(get(self), name, version, &source, &err) == SQRL_OK)
-        Py_RETURN_NONE;
+        /* The library takes 0 for the latest version; Python's catalogs do not. */
+        return PyUnicode_FromFormat(
+            "source \"%s\" has no version %lld: versions begin with 1", name, version);
     return PyUnicode_DecodeUTF8(err.message, (Py_ssize_t)strlen(err.message), "replace");
 }
 

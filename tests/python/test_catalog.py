@@ -92,6 +92,8 @@ def test_what_is_missing_is_named() -> None:
     catalog = some(("train", 1), ("train", 4))
     with pytest.raises(KeyError, match="no version 2; it has 1, 4"):
         catalog["train", 2]
+    with pytest.raises(KeyError, match='"train" has no version 0'):
+        catalog["train", 0]
     with pytest.raises(KeyError, match='did you mean "train"'):
         catalog["trian"].get_driver()
     with pytest.raises(KeyError, match='did you mean "train"'):

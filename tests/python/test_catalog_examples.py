@@ -89,3 +89,8 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(program.replace("catalog[\"train\"].get_driver().get_iter()", "catalog[\"train\"].get_driver()"), found)
     catalog = found["catalog"]
     assert isinstance(catalog, Catalog) and catalog["train"].version == 2 and catalog["test"].version == 7
+    offer = next(text for language, text in blocks if language == "python" and "squirrel_sources" in text)
+    exec(offer, found)
+    ((key, source),) = found["squirrel_sources"]()  # type: ignore[operator]
+    catalog[key] = source
+    assert catalog[key].get_driver().url == source.driver_kwargs["url"]

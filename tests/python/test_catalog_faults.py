@@ -116,6 +116,12 @@ def test_wrong_keys(key: object) -> None:
             use(one())
 
 
+@pytest.mark.parametrize("name", ["join", "union", "intersection", "difference", "subtract"])
+def test_sets_are_of_catalogs(name: str) -> None:
+    with pytest.raises(TypeError, match="must be a Catalog, not NoneType"):
+        getattr(one(), name)(None)
+
+
 def test_joins_and_intersections_name_what_they_refuse() -> None:
     with pytest.raises(squirrel.ExistsError, match='version 1 of source "data" is in both'):
         one().join(one())

@@ -209,6 +209,12 @@ def _source_of(catalog: Catalog, key: CatalogKey) -> CatalogSource:
     return catalog[key]
 
 
+def _native_of(other: object) -> _native.Catalog:
+    if not isinstance(other, Catalog):
+        raise TypeError(f"the other one must be a Catalog, not {type(other).__name__}")
+    return other._synced()
+
+
 class DummyCatalogSource:
     """What a name that is not in the catalog gives: a version can be set, all else is an error."""
 
@@ -492,7 +498,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         Raises:
             ExistsError: they have one.
         """
-        return self._of(self._synced().join(other._synced()))
+        return self._of(self._synced().join(_native_of(other)))
 
     def union(self, other: Catalog, on_conflict: str = "error") -> Catalog:
         """The sources of both.
@@ -507,7 +513,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         """
         if on_conflict not in CONFLICTS:
             raise ArgumentError(f'on_conflict is "error", "ours" or "theirs", not {on_conflict!r}')
-        return self._of(self._synced().union(other._synced(), CONFLICTS[on_conflict]))
+        return self._of(self._synced().union(_native_of(other), CONFLICTS[on_conflict]))
 
     def difference(self, other: Catalog) -> Catalog:
         """What is in one of the two alone: the symmetric difference, as squirrel-core names it.
@@ -518,11 +524,11 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
     def symmetric_difference(self, other: Catalog) -> Catalog:
         """The versions that are in one of the two alone."""
-        return self._of(self._synced().symmetric_difference(other._synced()))
+        return self._of(self._synced().symmetric_difference(_native_of(other)))
 
     def subtract(self, other: Catalog) -> Catalog:
         """The versions that are in this catalog and not in the other."""
-        return self._of(self._synced().subtract(other._synced()))
+        return self._of(self._synced().subtract(_native_of(other)))
 
     def intersection(self, other: Catalog) -> Catalog:
         """What is in both.
@@ -530,7 +536,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         Raises:
             ExistsError: a version of a name is in both and differs.
         """
-        return self._of(self._synced().intersection(other._synced()))
+        return self._of(self._synced().intersection(_native_of(other)))
 
     def filter(self, predicate: Callable[[CatalogSource], bool]) -> Catalog:  # type: ignore[valid-type]
         """A deep copy of the versions for which the predicate holds."""
