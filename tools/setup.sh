@@ -79,7 +79,8 @@ demo) virtual_environment .venv $runtime $tools ;;
     # What is used only where it is there; each test that needs one skips without.
     if [ ! -e .venv/.others ]; then
         .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-            pandas openpyxl zarr dask distributed numba matplotlib tqdm scipy wandb || true
+            pandas openpyxl zarr dask distributed numba matplotlib tqdm scipy wandb \
+            mlflow-skinny sqlalchemy alembic || true
         .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps torchdata || true
         .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
             --target .venv/squirrel-datasets-core squirrel-datasets-core==0.3.1 || true

@@ -39,8 +39,9 @@ SQRL_API void sqrl_plan_unref(struct sqrl_plan *plan);
 /* Keeps samples for which `expression` holds:
  *     label == 3 and (score < 0.5 or not flagged)      meta.site in ["a", "b"]
  *     path contains "/api/"   path startswith "/"   path endswith ".png"   note is null
- *     patient fold [7, 0.0, 0.8]       a fifth of all patients, by hash and seed 7, left
- * out Literals: integers, floats, "..." or '...', true, false, null. A comparison with a
+ *     patient fold [7, 0.0, 0.8]       without a fifth of all patients, by hash, seed 7
+ *
+ * Literals: integers, floats, "..." or '...', true, false, null. A comparison with a
  * missing or null field is false (`is null` is true); numbers compare by value; comparing
  * a string with a number is false for == and an error that names the sample for <.
  * A field that no sample has is a misspelt one: SQRL_E_NOT_FOUND from sqrl_iterator_open

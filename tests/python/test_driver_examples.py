@@ -1,4 +1,4 @@
-"""The examples about drivers run and give what they should."""
+"""The examples about drivers, training and logging run and give what they should."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def test_train_ranks(tmp_path: Path) -> None:
     assert run("train_ranks.py", tmp_path) == (
         "2400 samples, each exactly once in each of 2 epochs, over 2 x 2 workers\n"
     )
+
+
+def test_log_throughput(tmp_path: Path) -> None:
+    """What the stream measured is in MLflow's data base."""
+    pytest.importorskip("mlflow")
+    first, rate, volume = [line for line in run("log_throughput.py", tmp_path).splitlines() if line]
+    assert first == "400 of 500 samples kept"
+    assert rate.startswith("stream/IOPS number/s: ") and float(rate.split(": ")[1]) > 0
+    assert volume.startswith("stream/throughput MB/s: ") and float(volume.split(": ")[1]) >= 0
+    assert (tmp_path / "mlflow" / "mlflow.db").stat().st_size > 0
