@@ -112,6 +112,30 @@ def test_a_shard_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
     assert [sample["n"] for sample in store.get("a")] == [1]
 
 
+@pytest.mark.fault("whole-shards")
+def test_a_file_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    store = FilesystemStore(str(tmp_path / "s"))
+    store.set(b"one", key="a")
+    with pytest.raises(TypeError):
+        store.set("no bytes", key="a")
+    assert store.get("a") == b"one" and list(store.keys()) == ["a"]
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["a"]
+
+
+@pytest.mark.fault("silent-end")
+@pytest.mark.parametrize("serializer", [MessagepackSerializer, JsonSerializer])
+def test_a_damaged_file_is_named(serializer: type, tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    store = FilesystemStore(str(tmp_path / "s"), serializer=serializer())
+    store.set({"n": "abc"}, key="a")
+    path = tmp_path / "s" / "a"
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(ValueError) as caught:
+        store.get("a")
+    assert "s/a" in "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
 @pytest.mark.fault("directories")
 def test_directories_are_made(tmp_path: Path) -> None:
     store = FilesystemStore(str(tmp_path / "new"))

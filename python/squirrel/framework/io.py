@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
 from typing import TYPE_CHECKING, Any, Optional
+
+from squirrel._errors import DataError
 
 if TYPE_CHECKING:
     from squirrel.constants import FILESYSTEM
     from squirrel.serialization.serializer import SquirrelSerializer
 
 __all__ = ["read_from_file", "write_to_file"]
+
+UNFINISHED = ".sqrl-tmp"  # how the names of files end that are being written
 
 
 def _open(fp: str, fs: Optional[FILESYSTEM], open_kwargs: dict[str, Any]) -> Any:
@@ -19,6 +26,18 @@ def _open(fp: str, fs: Optional[FILESYSTEM], open_kwargs: dict[str, Any]) -> Any
     return fs.open(fp, **open_kwargs)  # type: ignore[union-attr]
 
 
+def _local_path(fp: str, fs: Optional[FILESYSTEM], mode: str) -> Optional[str]:
+    """Where a file of this machine is to be replaced as a whole; None for others, and for pipes and devices."""
+    from fsspec.implementations.local import LocalFileSystem
+
+    from squirrel._remote import is_local
+
+    if mode not in ("w", "wb") or not (is_local(fp) if fs is None else type(fs) is LocalFileSystem):
+        return None
+    path = os.path.realpath(str(LocalFileSystem._strip_protocol(fp)))
+    return path if os.path.isfile(path) or not os.path.exists(path) else None
+
+
 def write_to_file(
     fp: str,
     obj: Any,
@@ -26,7 +45,7 @@ def write_to_file(
     serializer: Optional[SquirrelSerializer] = None,
     **open_kwargs: Any,
 ) -> None:
-    """Writes an object to a file.
+    """Writes an object to a file. A local one stands under its name when it is whole, or not at all.
 
     Args:
         fp: path or URL.
@@ -37,8 +56,21 @@ def write_to_file(
     """
     open_kwargs.setdefault("mode", "w" if serializer is None and isinstance(obj, str) else "wb")
     data = serializer.serialize(obj) if serializer is not None else obj
-    with _open(fp, fs, open_kwargs) as file:
-        file.write(data)
+    path = _local_path(fp, fs, open_kwargs["mode"])
+    if path is None:
+        with _open(fp, fs, open_kwargs) as file:
+            file.write(data)
+        return
+    folder, name = os.path.split(path)
+    unfinished = f"{folder}/.{name[:200]}.{secrets.token_hex(8)}{UNFINISHED}"
+    try:
+        with _open(unfinished, fs, open_kwargs) as file:
+            file.write(data)
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(unfinished)
+        raise
 
 
 def read_from_file(
@@ -57,4 +89,12 @@ def read_from_file(
     """
     with _open(fp, fs, open_kwargs) as file:
         data = file.read()
-    return serializer.deserialize(data) if serializer is not None else data
+    if serializer is None:
+        return data
+    try:
+        return serializer.deserialize(data)
+    except DataError as err:
+        raise type(err)(err.message, where=": ".join(filter(None, (str(fp), err.where)))) from err
+    except Exception as err:  # of another serializer
+        err.add_note(f"in file {fp}")
+        raise

@@ -8,6 +8,7 @@ import string
 import typing as t
 
 from squirrel._remote import own
+from squirrel.framework.io import UNFINISHED
 from squirrel.store.store import AbstractStore
 
 if t.TYPE_CHECKING:
@@ -95,6 +96,8 @@ class FilesystemStore(AbstractStore):
     def keys(self, nested: bool = True, **kwargs: t.Any) -> t.Iterator[str]:
         """The paths of all files relative to the directory, sorted; none where there is no directory.
 
+        Files that a process has not finished to write are left out.
+
         Args:
             nested: also those in subdirectories; otherwise what lies in the directory itself: files, and
                 subdirectories by their name.
@@ -117,5 +120,5 @@ class FilesystemStore(AbstractStore):
             return
         for path in found:
             path = str(path).rstrip("/")
-            if path.startswith(root + "/"):
+            if path.startswith(root + "/") and not path.endswith(UNFINISHED):
                 yield path[len(root) + 1 :]
