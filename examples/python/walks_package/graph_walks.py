@@ -1,8 +1,7 @@
-"""A driver of one's own: random walks over a graph, registered by code and named in a catalog.
+"""A driver of one's own: random walks over a graph, named in a catalog.
 
-    python examples/python/graph_walks.py
-
-An installed package does the same with an entry point in the group "squirrel": see examples/python/pets_package.
+    python examples/python/walks_package/graph_walks.py      registered by code, see main()
+    pip install examples/python/walks_package                 registered by the package's entry point, see pyproject.toml
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from squirrel.catalog import Catalog, Source
 from squirrel.driver import MapDriver
+from squirrel.framework.plugins.hookimpl import hookimpl
 from squirrel.framework.plugins.plugin_manager import register_driver
 
 
@@ -49,6 +49,12 @@ class WalkDriver(MapDriver):
                 walk.append(draw.choice(self.neighbours[walk[-1]]))
             found.append(walk)
         return found
+
+
+@hookimpl
+def squirrel_drivers() -> list[type[WalkDriver]]:
+    """What squirrel asks an installed plug-in."""
+    return [WalkDriver]
 
 
 def main() -> None:
