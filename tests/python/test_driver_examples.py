@@ -20,7 +20,8 @@ def run(name: str, cwd: Path) -> str:
 
 def run_python(words: list, cwd: Path, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, timeout=300,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -28,7 +29,8 @@ def run_python(words: list, cwd: Path, **environment: str) -> str:
 
 def test_graph_walks(tmp_path: Path) -> None:
     """Two walks of four nodes from each of six nodes of a ring; neighbours differ by 1, or 5 where it closes."""
-    lines = [line for line in run("walks_package/graph_walks.py", tmp_path).splitlines() if line[0].isdigit()]  # plug-ins may print
+    printed = run("walks_package/graph_walks.py", tmp_path).splitlines()
+    lines = [line for line in printed if line[0].isdigit()]  # plug-ins may print
     walks = [[int(node) for node in line.split(" - ")] for line in lines]
     assert sorted(walk[0] for walk in walks) == sorted([*range(6)] * 2)
     assert all(len(walk) == 4 and {abs(a - b) for a, b in zip(walk, walk[1:])} <= {1, 5} for walk in walks)

@@ -1,7 +1,7 @@
 """A driver of one's own: random walks over a graph, named in a catalog.
 
     python examples/python/walks_package/graph_walks.py      registered by code, see main()
-    pip install examples/python/walks_package                 registered by the package's entry point, see pyproject.toml
+    pip install examples/python/walks_package                 registered by the package's entry point
 """
 
 from __future__ import annotations
