@@ -172,8 +172,11 @@ static void window_step(struct window *self) {
     PyObject *item = slot->value;
     slot->value = NULL;
     slot->state = SLOT_RUNS;
-    if (window_call(self) < 0)
-        PyErr_WriteUnraisable(self->spawn); /* fewer threads; the work goes on */
+    if (window_call(self) < 0) {
+        /* As while the interpreter ends. The work goes on with the threads that are there. */
+        PyErr_Clear();
+        self->most_workers = self->workers;
+    }
     PyObject *result = PyObject_CallFunctionObjArgs(self->function, item, NULL);
     Py_DECREF(item);
     bool failed = result == NULL;

@@ -226,6 +226,18 @@ def test_exit_with_a_running_iterator(images: Path, script) -> None:
     assert done.returncode == 0 and done.stdout == "end\n" and done.stderr == ""
 
 
+def test_exit_with_a_running_async_map(script) -> None:
+    done = script(
+        """
+        from squirrel.iterstream import IterableSource
+        kept = iter(IterableSource(iter(int, 1)).async_map(str, buffer=20, max_workers=4))
+        next(kept)
+        print("end")
+        """
+    )
+    assert done.returncode == 0 and done.stdout == "end\n" and done.stderr == ""
+
+
 def test_data_loader_workers(images: Path) -> None:
     torch = pytest.importorskip("torch")
 
