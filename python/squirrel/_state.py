@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find", "loads", "texts"]
 
+_MAX_DEPTH = 100
+
 
 def loads(text: str) -> Any:
     """A state's text as a dict."""
@@ -20,8 +22,14 @@ def loads(text: str) -> Any:
     return json.loads(text)
 
 
-def find(saved: Any, key: str) -> list[dict[str, Any]]:
-    """All dicts with this key in a nesting of dicts, lists and tuples, and JSON texts of them."""
+def find(saved: Any, key: str, depth: int = 0) -> list[dict[str, Any]]:
+    """All dicts with this key in a nesting of dicts, lists and tuples, and JSON texts of them.
+
+    Raises:
+        StateError: the nesting is deeper than any checkpoint's.
+    """
+    if depth > _MAX_DEPTH:
+        raise _errors.StateError(f"a state nested more than {_MAX_DEPTH} deep: give what state_dict() gave")
     if isinstance(saved, (str, bytes)):
         if key not in (saved if isinstance(saved, str) else saved.decode("utf-8", "replace")):
             return []
@@ -29,13 +37,15 @@ def find(saved: Any, key: str) -> list[dict[str, Any]]:
             saved = loads(saved)  # type: ignore[arg-type]
         except ValueError:
             return []
+        except RecursionError:
+            raise _errors.StateError("a state's text is nested too deeply: give what state_dict() gave") from None
     if isinstance(saved, dict):
         if key in saved:
             return [saved]
         saved = list(saved.values())
     if not isinstance(saved, (list, tuple)):
         return []
-    return [state for part in saved for state in find(part, key)]
+    return [state for part in saved for state in find(part, key, depth + 1)]
 
 
 def texts(saved: Any) -> tuple[str, ...]:
@@ -48,4 +58,7 @@ def texts(saved: Any) -> tuple[str, ...]:
         )
     import json
 
-    return tuple(json.dumps(state) for state in states)
+    try:
+        return tuple(json.dumps(state) for state in states)
+    except (RecursionError, TypeError, ValueError) as error:  # ValueError: of an int of too many digits
+        raise _errors.StateError(f"the state is damaged: {error}") from None

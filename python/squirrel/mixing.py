@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
+import reprlib
 
 from squirrel import _native
 from squirrel._errors import StateError
@@ -291,17 +292,14 @@ class Mix(_Several):
         Raises:
             ValueError: the state is of another mix, and what differs.
         """
-        if state.get("version") != _STATE:
-            raise ValueError(f"a mix's state of version {state.get('version')!r}: this release reads {_STATE}")
+        _check_state(state, len(self.streams))
         for name, mine in (
             ("streams", len(self.streams)), ("seed", self.seed), ("quota", self.quota),
             ("independent", self.independent),
         ):
-            if state[name] != mine:
-                raise ValueError(f"the state is of a mix with {name}={state[name]!r}, this one has {mine!r}")
-        for name in ("weights", "drawn", "taken", "before", "epochs"):
-            if len(state[name]) != len(self.streams):
-                raise ValueError(f"the mix's state is damaged: {len(state[name])} values of {name}")
+            if state.get(name) != mine:
+                was = reprlib.repr(state.get(name))
+                raise ValueError(f"the state is of a mix with {name}={was}, this one has {mine!r}")
         old, self.weights = self.weights, self._weights(state["weights"])
         try:
             probe = self._mixed(tuple(iter(()) for _ in self.streams), _never)
@@ -314,6 +312,34 @@ class Mix(_Several):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None}
+
+
+def _check_state(state: Any, streams: int) -> None:
+    """Refuses what no mix of so many streams can have given."""
+    if not isinstance(state, dict):
+        raise ValueError(f"a mix's state is a dict, not {type(state).__name__}: give what state_dict() gave")
+    if state.get("version") != _STATE:
+        version = reprlib.repr(state.get("version"))
+        raise ValueError(f"a mix's state of version {version}: this release reads {_STATE}")
+    if state.get("streams") != streams:
+        return  # another mix: that is what there is to say
+    for name in ("drawn", "taken", "before", "epochs", "weights"):
+        values = state.get(name)
+        if not isinstance(values, (builtins.list, tuple)) or len(values) != streams:
+            raise ValueError(f"the mix's state is damaged: {name} are not {streams} numbers")
+        whole = name != "weights"
+        for value in values:
+            if not _is_count(value) and (whole or not isinstance(value, float)):
+                raise ValueError(f"the mix's state is damaged: {reprlib.repr(value)} in {name}")
+    for name in ("epoch", "changes"):
+        if not _is_count(state.get(name)):
+            raise ValueError(f"the mix's state is damaged: its {name} is {reprlib.repr(state.get(name))}")
+    if not isinstance(state.get("ended"), bool):
+        raise ValueError("the mix's state is damaged: it does not say whether the mix had ended")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
 
 
 class _Pass:

@@ -40,6 +40,8 @@ static bool decides(const struct sqrl_plan *p, bool counted) {
 static char *distribution_text(const struct sqrl_distribute_options *o,
                                struct sqrl_error *err) {
     struct sqrl_topology t;
+    if (o->steps && !o->owner)
+        return sqrl_format(err, "distribute(steps=%llu)", (unsigned long long)o->steps);
     if (!o->owner || sqrl_plan_topology(o, &t, NULL))
         return sqrl_strdup("distribute", err);
     return sqrl_format(err, "distribute(split) of rank %llu of %llu, worker %llu of %llu",

@@ -209,7 +209,8 @@ static int check_data(const struct sqrl_iterator *it, const struct sqrl_state *s
     return sqrl_error_set(err, SQRL_E_STATE,
                           "%s is not what it was when the state was saved: some of its "
                           "%llu shards of then were replaced or removed (there are %llu "
-                          "now); restore them, or begin without the state",
+                          "now), or where() chose other samples; restore them, or begin "
+                          "without the state",
                           sqrl_source_url(it->source), (unsigned long long)state->shards,
                           (unsigned long long)shards);
 }
@@ -341,6 +342,10 @@ static int apply_share(struct sqrl_iterator *it, struct sqrl_states *states,
         if (s->share.consumers != consumers || s->share.consumer != consumer)
             continue;
         code = sqrl_deal_check(it->deal, &s->share, err);
+        if (!code && !o->steps && s->share.quota > sqrl_source_samples(it->source))
+            code = sqrl_error_set(err, SQRL_E_CORRUPT,
+                                  "the state's quota is more than the data hold: it was "
+                                  "changed or belongs to other data");
         apply_counts(it, s);
         return code ? code : sqrl_share_copy(&s->share, &it->share, err);
     }

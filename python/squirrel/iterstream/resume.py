@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import reprlib
 from collections import deque
 
 from squirrel import _native
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Resumable", "begin"]
 
 _VERSION = 1
+_END = object()
 
 
 def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
@@ -117,8 +119,12 @@ class Resumable(_native.Guard):
         self._forward(skip)
 
     def _forward(self, skip: int) -> None:
-        for _ in range(skip):
-            next(self, None)
+        for n in range(1, skip + 1):
+            if next(self, _END) is _END or self._since != n:
+                raise StateError(
+                    f"the state stands behind {skip} results of one sample, of which flat_map makes fewer now: "
+                    "it was changed, or the callables were"
+                )
 
     get_state = state_dict
     set_state = load_state_dict
@@ -126,31 +132,41 @@ class Resumable(_native.Guard):
 
 def _skip(top: Composable, saved: Any) -> int:
     """How many results of the first item were given already. Refuses other stages."""
-    names, _, why = _stages(top)
+    names, flat, why = _stages(top)
     if why is not None:
         raise StateError(why)
     chains = find(saved, "squirrel_chain")
     for chain in chains:
         if chain["squirrel_chain"] != _VERSION:
-            raise StateError(f"a state of version {chain['squirrel_chain']!r}: this squirrel knows {_VERSION}")
-        was = list(chain.get("stages", ()))
+            version = reprlib.repr(chain["squirrel_chain"])
+            raise StateError(f"a state of version {version}: this squirrel knows {_VERSION}")
+        was = chain.get("stages")
+        if not isinstance(was, list):
+            raise StateError("the state is damaged: its list of Python stages is missing")
         for n, (before, now) in enumerate(zip([*was[::-1], None], [*names[::-1], None]), 1):
             if before != now:
                 raise StateError(
-                    f"the state belongs to another stream: its Python stage {n} was {before or 'none'}, "
+                    f"the state belongs to another stream: its Python stage {n} was {_name(before)}, "
                     f"now it is {now or 'none'}"
                 )
     if not chains and names:
         raise StateError("there is no state of a stream with Python stages here")
     skips = [chain.get("skip", 0) for chain in chains]
-    if len(skips) == 1 and isinstance(skips[0], int):
-        return skips[0]
+    if any(type(skip) is not int or skip < 0 or (skip and not flat) for skip in skips):
+        raise StateError("the state is damaged: its count of results of one sample does not fit the stream")
+    if len(skips) == 1:
+        return int(skips[0])
     if any(skips):
         raise StateError(
             "some states stand within what flat_map made of one sample: other numbers of ranks and workers "
             "can go on from states between samples only"
         )
     return 0
+
+
+def _name(stage: Any) -> str:
+    """A saved stage for a message; it may be anything, of any size."""
+    return (stage[:200] if isinstance(stage, str) else reprlib.repr(stage)) if stage else "none"
 
 
 def begin(top: Composable, run: Run, saved: Any) -> _native.Guard:
@@ -189,7 +205,7 @@ def _buffer(saved: Any) -> dict[str, Any] | None:
     )
     if not good or not numbers["from"] <= numbers["pulled"] >= numbers["given"]:
         raise StateError("the state's shuffle is damaged")
-    return {**numbers, "native": found[0]["native"]}
+    return {**numbers, "native": found[0].get("native")}
 
 
 class Buffer:
@@ -277,4 +293,7 @@ def epoch_of(saved: Any) -> int:
     """The epoch that a state was in."""
     import json
 
-    return int(json.loads(texts(saved)[0])["epoch"])
+    epoch = json.loads(texts(saved)[0]).get("epoch")
+    if type(epoch) is not int or not 0 <= epoch < 1 << 64:
+        raise StateError("the state is damaged: its epoch is no number from 0 on")
+    return epoch
