@@ -82,11 +82,27 @@ static int take_buffer(const struct sqrl_source *source, PyObject *object,
     return rc;
 }
 
+/* Before it becomes a list: a range with good ends is no longer than the data allow. */
+static int check_range(const struct sqrl_source *source, PyObject *range,
+                       uint64_t samples) {
+    int rc = 0;
+    uint64_t unused;
+    for (Py_ssize_t end = 0; end >= -1 && rc == 0 && PyObject_IsTrue(range) == 1; end--) {
+        PyObject *index = PySequence_GetItem(range, end);
+        rc = index == NULL ? -1 : take_index(source, index, samples, &unused);
+        Py_XDECREF(index);
+    }
+    return rc;
+}
+
 static int take_indices(const struct sqrl_source *source, PyObject *object,
                         uint64_t samples, struct indices *out) {
     int rc = take_buffer(source, object, samples, out);
     if (rc != 0)
         return rc < 0 ? -1 : 0;
+    if (PyObject_TypeCheck(object, &PyRange_Type) &&
+        check_range(source, object, samples) < 0)
+        return -1;
     PyObject *list = PySequence_List(object);
     if (list == NULL)
         return -1;
@@ -179,14 +195,17 @@ static int take_key(PyObject *object, struct sqrl_key *key) {
         return 0;
     }
     PyObject *number = PyNumber_Index(object);
-    if (number == NULL)
+    if (number == NULL) {
+        PyErr_Format(PyExc_TypeError, "a key is a text, bytes or an integer, not %R",
+                     (PyObject *)Py_TYPE(object));
         return -1;
+    }
     int overflow = 0;
     key->number = PyLong_AsLongLongAndOverflow(number, &overflow);
     if (overflow > 0)
         key->number = (int64_t)PyLong_AsUnsignedLongLong(number);
-    else if (overflow < 0)
-        PyErr_SetString(PyExc_OverflowError, "a key has at most 64 bits");
+    if (overflow < 0 || PyErr_Occurred() != NULL) /* so no sample can have it */
+        PyErr_SetString(PyExc_KeyError, "no sample has a key of more than 64 bits");
     Py_DECREF(number);
     return PyErr_Occurred() == NULL ? 0 : -1;
 }

@@ -116,3 +116,12 @@ def test_threads_and_forks(images: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for want, got in zip(wanted, pool.map(stream.get_many, wanted)):
             assert numbers(got) == want.tolist()
+
+
+def test_a_huge_range_is_an_index_error(images: Path) -> None:
+    stream = squirrel.open(images)
+    for beyond in (range(10**12), range(-(10**12), 0), range(0, 10**12, 10**6)):
+        with pytest.raises(IndexError):
+            stream.get_many(beyond)
+    assert stream.get_many(range(5, 5)) == []
+    assert numbers(stream.get_many(range(7, -1, -3))) == [7, 4, 1]

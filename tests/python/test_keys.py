@@ -102,3 +102,14 @@ def test_the_frame_is_as_specified(tmp_path) -> None:
         return
     wanted = samples(5000)
     assert all(h == xxhash.xxh3_64_intdigest(wanted[n]["id"].encode()) for h, n in records)
+
+
+def test_keys_of_no_sample(tmp_path) -> None:
+    squirrel.pack(samples(10), tmp_path / "d", key="id", overwrite=True)
+    source = squirrel.open(tmp_path / "d")
+    for beyond in (2**64, -(2**63) - 1, 10**30):
+        with pytest.raises(KeyError):
+            source.find(beyond)
+    for other in (1.5, None, [1]):
+        with pytest.raises(TypeError, match="a key is"):
+            source.find(other)
