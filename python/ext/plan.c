@@ -61,8 +61,14 @@ static PyObject *plan_where(PyObject *self, PyObject *arg) {
     struct sqrl_source *source = NULL;
     struct sqrl_error err;
     Py_ssize_t size;
-    const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
     int rc;
+    if (!PyUnicode_Check(arg)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "where() takes an expression as a str: \"label == 'a' and score "
+                        "> 5\"; filter() takes callables, too");
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
     if (text == NULL)
         return NULL;
     if (strlen(text) != (size_t)size) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from squirrel import _native
+from squirrel._errors import Error
 from squirrel._state import texts
 from squirrel._topology import topology
 from squirrel.iterstream.base import Composable, Run, _names
@@ -190,9 +191,19 @@ class Stream(Composable):
         if count is None:
             raise TypeError(
                 "the number of items is not known before they are read; "
-                "count them: sum(1 for _ in stream)"
+                f"count them: sum(1 for _ in stream){self._why_uncounted()}"
             )
         return count
+
+    def _why_uncounted(self) -> str:
+        """What the source says, for a message: an index that is missing, damaged or of other data."""
+        try:
+            self._plan.locate(0)
+        except Error as error:
+            return f". The source: {error}"
+        except TypeError:  # behind a filter, say: nothing is wrong with the source
+            pass
+        return ""
 
     def __bool__(self) -> bool:
         return True

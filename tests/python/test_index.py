@@ -161,3 +161,12 @@ def test_what_cannot_be_indexed(tmp_path: Path) -> None:
     assert not (tmp_path / "_index").exists()
     with pytest.raises(squirrel.NotFoundError):
         squirrel.index(tmp_path / "nothing")
+
+
+def test_len_says_what_is_wrong_with_the_index(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n')
+    squirrel.index(path)
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    with pytest.raises(TypeError, match="squirrel index"):
+        len(squirrel.open(path))

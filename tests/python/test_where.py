@@ -164,3 +164,10 @@ def test_frames_that_another_implementation_wrote() -> None:
     assert [source.find(f"key {i}") for i in range(40)] == list(range(40))
     with pytest.raises(KeyError):
         source.find("key 40")
+
+
+def test_an_expression_is_a_str(tmp_path: Path) -> None:
+    squirrel.pack([{"n": 1}], tmp_path / "d", index=["n"])
+    for other in (b"n > 0", None, lambda sample: True):
+        with pytest.raises(TypeError, match=r"filter\(\)"):
+            squirrel.open(tmp_path / "d").where(other)

@@ -121,7 +121,7 @@ class TorchIterable(Composable, IterableDataset):  # type: ignore[type-arg]
         if not contains(self.source):
             raise PyTorchSplittingException(
                 f"the stream isn't split by {who}: each of the {who} would get all samples. "
-                f"Put {remedy} in front of to_torch_iterable()"
+                f"Put distribute() into the native stream, or {remedy} in front of to_torch_iterable()"
             )
 
     def _contains_rank_split(self, source: Any) -> bool:
