@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random access beside NumPy on an mmap, LMDB and Lance: calls of 1,024 random positions, warm.
 
-    bench/random_access.py [--rounds 5] [--folder bench/work/random] [--python ours=PATH]
+    bench/random_access.py [--rounds 5] [--folder bench/work/random] [--python PATH]
 
 Works: `records`, 300,000 dicts of 1,000 random bytes; `a`, 60,000 dicts {"image": uint8[32,32,3], "label": int}.
 Every contender gives dicts whose bytes are their own (Lance: one array of the images alone). Each runs in its own
