@@ -173,7 +173,8 @@ static void window_step(struct window *self) {
     slot->value = NULL;
     slot->state = SLOT_RUNS;
     if (window_call(self) < 0) {
-        /* As while the interpreter ends. The work goes on with the threads that are there. */
+        /* As while the interpreter ends. The work goes on with the threads that are
+         * there. */
         PyErr_Clear();
         self->most_workers = self->workers;
     }
