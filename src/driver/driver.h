@@ -12,6 +12,7 @@ struct sqrl_sniffed {
     const struct sqrl_format_ops *format; /* NULL: none of the known ones */
     bool by_name;       /* the content told nothing; the suffix decided */
     bool certain;       /* the content fits well */
+    bool weak;          /* perhaps damaged data of another format */
     bool empty_payload; /* a compressed file with nothing in it: any format's */
     uint64_t file_bytes;
     char begins[80]; /* how the file begins, printable, for messages */

@@ -145,7 +145,8 @@ struct survey {
     size_t kind_count;
     struct suffix suffixes[MAX_KINDS];
     size_t suffix_count;
-    char begins[80]; /* of the first unknown file */
+    char begins[80];                      /* of the first unknown file */
+    const struct sqrl_format_ops *chosen; /* NULL: found from the files */
 };
 
 static struct suffix *suffix_of(struct survey *survey, const char *name) {
@@ -173,6 +174,17 @@ static void survey_add(struct survey *survey, const struct sqrl_format_ops *form
         survey->kinds[survey->kind_count++] = (struct kind){format, name, 1};
 }
 
+/* Whether the name ends as those of the format do, be it in a codec's suffix alone:
+ * ".gz". */
+static bool may_be_of(const struct sqrl_format_ops *format, const char *name) {
+    const char *dot = strrchr(name, '.');
+    for (const char *at = dot ? strstr(format->suffixes, dot) : NULL; at;
+         at = strstr(at + 1, dot))
+        if (at[strlen(dot)] == '|' || !at[strlen(dot)])
+            return true;
+    return false;
+}
+
 /* The format of one file; *any is set when it fits every format. */
 static int format_of(struct survey *survey, struct sqrl_context *context,
                      struct sqrl_fs *fs, const char *directory, const char *name,
@@ -193,11 +205,14 @@ static int format_of(struct survey *survey, struct sqrl_context *context,
     if (rc)
         return rc;
     *format = sniffed.format;
+    /* A damaged file must not vanish: reading it says what is wrong. */
+    if (survey->chosen && sniffed.weak && may_be_of(survey->chosen, name))
+        *format = survey->chosen;
     *any = sniffed.empty_payload;
     if (!sniffed.format && !survey->begins[0])
         memcpy(survey->begins, sniffed.begins, sizeof survey->begins);
     if (suffix && !*any) {
-        suffix->format = sniffed.format;
+        suffix->format = *format;
         suffix->sniffed++;
     }
     return SQRL_OK;
@@ -294,7 +309,7 @@ int sqrl_listing_classify(struct sqrl_listing *listing, struct sqrl_context *con
     drop_companions(listing);
     if (!listing->count)
         return sqrl_listing_empty(listing, err);
-    struct survey survey = {.kind_count = 0};
+    struct survey survey = {.chosen = format};
     const struct sqrl_format_ops **formats =
         sqrl_calloc(listing->count, sizeof *formats, "file list", err);
     bool *any = sqrl_calloc(listing->count, sizeof *any, "file list", err);

@@ -12,6 +12,7 @@
 
 enum {
     SCORE_WEAK = 10,   /* below it the name must fit too */
+    SCORE_LIKELY = 30, /* below it damaged data of another format may be meant */
     SCORE_CERTAIN = 50 /* from it on driver= is contradicted */
 };
 
@@ -82,6 +83,7 @@ static void choose(struct sqrl_context *context, const struct sqrl_probe *probe,
         }
     }
     out->certain = best >= SCORE_CERTAIN;
+    out->weak = best < SCORE_LIKELY;
     out->empty_payload = probe->inner && probe->inner_size == 0 && !damaged;
     if (!out->format && named) {
         out->format = named;

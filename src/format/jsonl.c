@@ -44,6 +44,15 @@ static bool is_space(uint8_t byte) {
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
+/* Lines with something wrong in the first one, rather than MessagePack's integers 123
+ * and 34. */
+static bool begins_object(const uint8_t *bytes, size_t size) {
+    size_t i = 1;
+    while (i < size && is_space(bytes[i]))
+        i++;
+    return bytes[0] == '{' && i < size && bytes[i] == '"';
+}
+
 /* A JSON value in bytes[0, size), which is one line; `whole`: with its end. */
 static int score_line(const uint8_t *bytes, size_t size, bool whole) {
     uint8_t copy[4096];
@@ -58,7 +67,7 @@ static int score_line(const uint8_t *bytes, size_t size, bool whole) {
         return bytes[0] == '{' ? 80 : container ? 60 : 30;
     if (rc == SQRL_E_TRUNCATED && container)
         return whole ? 10 : 60; /* one document over many lines is not JSON lines */
-    return 0;
+    return begins_object(bytes, size) ? 25 : 0;
 }
 
 /* No lines at all: a file of no bytes, where the name promises lines. */

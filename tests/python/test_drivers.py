@@ -387,3 +387,21 @@ def test_a_store_driver_takes_any_serializer(tmp_path: Path) -> None:
     driver.store.set(["a", "b"], key="one")
     driver.store.set(["c"], key="two")
     assert Counter(driver.get_iter()) == {b"a": 1, b"b": 1, b"c": 1}
+
+
+@pytest.mark.parametrize(
+    ("driver", "damaged"),
+    [
+        ("jsonl", b"\xc1\xc1"),
+        ("jsonl", b"[[" * 3000),
+        ("jsonl", b"{bad\n"),
+        ("jsonl", b'{"n":"\xff"}\n'),
+        ("messagepack", b"\xc1\xc1"),
+    ],
+)
+def test_damaged_shards_do_not_vanish_where_a_driver_is_named(driver: str, damaged: bytes, tmp_path: Path) -> None:
+    good = {"jsonl": b'{"n":1}\n', "messagepack": b"\x81\xa1n\x01"}[driver]
+    for name, content in (("a", good), ("b", damaged), ("c", good)):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(ValueError, match="b.gz"):
+        list(squirrel.open(tmp_path, driver=driver))
