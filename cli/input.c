@@ -371,22 +371,37 @@ static int each_of_plan(struct cli_input *input, cli_sample_fn visit, void *arg,
 }
 
 /* --- states --- */
-static int read_state(struct cli_input *input, struct sqrl_error *err) {
-    FILE *file = fopen(input->state_file, "rb");
-    size_t size = 0;
-    if (!file && errno == ENOENT)
-        return SQRL_OK; /* the first call: from the beginning */
-    FILE *text = file ? open_memstream(&input->state, &size) : NULL;
-    char part[4096];
-    while (text && (size = fread(part, 1, sizeof part, file)) > 0)
-        fwrite(part, 1, size, text);
-    bool failed = !text || ferror(file) || ferror(text);
-    int code = failed ? sqrl_error_set_errno(err, errno, "can't be read") : SQRL_OK;
-    if (text && fclose(text) && !code)
-        code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "out of memory");
-    if (file)
-        fclose(file);
-    return code ? sqrl_error_at(err, code, "%s", input->state_file) : SQRL_OK;
+#define MAX_STATE_BYTES (UINT64_C(1) << 30) /* what sqrl_iterator_options takes */
+
+/* Through the file system, which refuses devices: those have no end. */
+static int read_state(const struct cli_args *args, struct cli_input *input,
+                      struct sqrl_error *err) {
+    struct sqrl_fs *fs = NULL;
+    struct sqrl_file *file = NULL;
+    char *path = NULL;
+    int code = sqrl_fs_for_url(args->context, input->state_file, NULL, &fs, &path, err);
+    if (code == SQRL_OK)
+        code = sqrl_file_open(fs, path, &file, err);
+    uint64_t size = code ? 0 : sqrl_file_size(file);
+    if (code == SQRL_OK && size > MAX_STATE_BYTES)
+        code = sqrl_error_set(err, SQRL_E_LIMIT,
+                              "%s: %llu bytes are no state: give the file that --state "
+                              "made",
+                              input->state_file, (unsigned long long)size);
+    if (code == SQRL_OK && !(input->state = malloc((size_t)size + 1)))
+        code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for %llu bytes of state",
+                              (unsigned long long)size);
+    if (code == SQRL_OK) {
+        input->state[size] = 0;
+        code = sqrl_file_read_exact(file, 0, input->state, (size_t)size, NULL, err);
+    }
+    sqrl_file_unref(file);
+    free(path);
+    sqrl_fs_unref(fs);
+    if (code != SQRL_E_NOT_FOUND)
+        return code;
+    sqrl_error_clear(err);
+    return SQRL_OK; /* the first call: from the beginning */
 }
 
 int cli_input_save(const struct cli_args *args, const struct cli_input *input,
@@ -442,7 +457,7 @@ int cli_input_open(const struct cli_args *args, const char *url, struct cli_inpu
     if (code == SQRL_OK && out->state_file)
         code = cli_number(args, "take", UINT64_MAX, &out->take, err);
     if (code == SQRL_OK && out->state_file)
-        code = read_state(out, err);
+        code = read_state(args, out, err);
     return code;
 }
 

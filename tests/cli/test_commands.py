@@ -307,6 +307,12 @@ def test_cat_goes_on_with_a_state(squirrel, packed):
     assert "one URL" in squirrel.error("cat", "packed", "packed", "--state", "x.json", code=2)
 
 
+def test_a_state_without_end_is_refused(squirrel, packed):
+    """Devices give bytes for ever."""
+    for path in ("/dev/zero", "/dev/full"):
+        assert "is a device" in squirrel.error("cat", "packed", "--state", path, "-n", 1)
+
+
 def test_cat_of_one_rank(squirrel, packed):
     parts = [squirrel.rows("cat", "packed", "--rank", r, "--world-size", 3) for r in range(3)]
     assert [len(part) for part in parts] == [667, 667, 666]
