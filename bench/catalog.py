@@ -239,7 +239,7 @@ def main() -> None:
         print(json.dumps(WORKERS[args.worker[0]](sizes)))
         return
     given = dict(text.split("=", 1) for text in args.python)
-    ours = given.get("ours", sys.executable)
+    ours = given.get("ours", str(HERE.parent / ".venv/bin/python"))
     reference = given.get("reference") or environment("sqcore", ["squirrel-core==0.20.2", "numpy<2"])
     intake = given.get("intake") or environment("intake", ["intake>=2", "pyyaml"])
     memory_sizes = {"ours": (10000, 0), "squirrel-core": (1000, 0)}

@@ -89,7 +89,10 @@ ROWS = {
                ("ArrayRecord", "grain", "grain_", "pack_a", None), ("LitData", "litdata", "litdata_", "pack_a", None)],
     "pack_b": [(*OURS, "pack_b", None), (*SQ, "pack_b", None), ("HF", "datasets", "hf_datasets", "pack_b", None),
                ("Parquet, zstd", "arrays", "arrays", "pack_b_parquet", None)],
-    "memory_10gb": [(*OURS, "read_batches", "ours-10gb")],
+    "memory_10gb": [(*OURS, "read_batches", "ours-10gb"),
+                    ("ours, window of 1 GB", "ours", "ours", "read_window_batches", "ours-10gb"),
+                    ("ours, dicts", "ours", "ours", "read_dicts", "ours-10gb"),
+                    ("ours, dicts, window of 1 GB", "ours", "ours", "read_window_dicts", "ours-10gb")],
     "first": [(*OURS, "first_a", "ours-a"), (*SQ, "first_a", "sqcore-a"),
               ("Grain", "grain", "grain_", "first_a", "grain-a"),
               ("HF", "datasets", "hf_datasets", "first_a", "hf-a"),
@@ -101,7 +104,7 @@ TITLES = {
     "a_batches": "A in batches of 256", "b_dicts": "B, MessagePack text, dicts", "b_batches": "B in batches of 256",
     "b_jsonl_gz": "B, JSON lines .gz, dicts", "pack_a": "pack A from dicts, synced",
     "pack_b": "pack B from dicts, synced", "first": "process start to the first sample (seconds)",
-    "memory_10gb": "10 GB in batches of 256: memory",
+    "memory_10gb": "10 GB in batches of 256, and shuffled: memory",
 }
 
 

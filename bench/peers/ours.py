@@ -38,6 +38,18 @@ def read_shuffled_batches(folder):
     return iter(squirrel.open(folder).shuffle_all(seed=1).batch(256))
 
 
+def read_window_dicts(folder):
+    import squirrel
+
+    return iter(squirrel.open(folder).shuffle_all(seed=1, window="1 GB"))
+
+
+def read_window_batches(folder):
+    import squirrel
+
+    return iter(squirrel.open(folder).shuffle_all(seed=1, window="1 GB").batch(256))
+
+
 def pack_a(samples, folder):
     import squirrel
 
