@@ -163,8 +163,10 @@ const char *cli_count_text(uint64_t count, const char *what, char *out);
 /* "1.5 MiB"; writes into out[32]. */
 const char *cli_size_text(uint64_t bytes, char *out);
 uint64_t cli_now_ns(void);
-/* The signal that asked to end (SIGINT, SIGTERM), or 0. */
+/* The signal that asked to end (SIGINT, SIGTERM), or 0; 0 behind cli_committed(). */
 int cli_interrupted(void);
+/* What was asked for is done and stands: a signal that comes now changes nothing. */
+void cli_committed(void);
 
 /* --- python_names.c --- */
 

@@ -142,6 +142,8 @@ static int copy_inputs(struct cli_args *args, struct cli_input *inputs, struct j
         sqrl_packer_abandon(job->packer);
     else
         code = sqrl_packer_finish(job->packer, report, err);
+    if (code == SQRL_OK)
+        cli_committed();
     cli_progress_end(&job->progress);
     return code;
 }

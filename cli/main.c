@@ -13,9 +13,14 @@ const struct cli_command *const cli_commands[] = {
 };
 
 static volatile sig_atomic_t interrupted;
+static bool committed; /* by the main thread */
 
 int cli_interrupted(void) {
-    return interrupted;
+    return committed ? 0 : interrupted;
+}
+
+void cli_committed(void) {
+    committed = true;
 }
 
 int cli_cancelled(struct sqrl_error *err) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -104,8 +105,12 @@ if __name__ == "__main__":
 
 
 def tasks_noted(folder: Path) -> int:
-    """In the one journal; -1 where there is none."""
-    return sum(j.read_text().count('"task"') for j in folder.glob("_sqrl/*.journal")) or -1
+    """In the journals; -1 where there is none."""
+    noted = 0
+    for journal in folder.glob("_sqrl/*.journal"):
+        with contextlib.suppress(FileNotFoundError):  # its pack has just ended
+            noted += journal.read_text().count('"task"')
+    return noted or -1
 
 
 def start_and_kill(script: Path, folder: Path, tasks: int) -> int:
