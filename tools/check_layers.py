@@ -23,7 +23,7 @@ PUBLIC = {
 # One third-party library, one .c file (zlib may be ISA-L's stand-in beside it).
 THIRD_PARTY = {
     r"zstd(_errors)?\.h": "zstd", r"lz4(frame|hc)?\.h": "lz4", r"isa-l(/.*)?\.h|igzip_lib\.h": "isa-l",
-    r"zlib\.h": "zlib", r"xxhash\.h|xxh3\.h": "xxhash", r"yaml\.h": "libyaml",
+    r"curl/.*": "libcurl", r"zlib\.h": "zlib", r"xxhash\.h|xxh3\.h": "xxhash", r"yaml\.h": "libyaml",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 
@@ -41,7 +41,7 @@ def allowed_floor(folder: str, name: str) -> bool:
 def check(root: pathlib.Path) -> list[str]:
     faults: list[str] = []
     users: dict[str, set[str]] = {}
-    for path in sorted([*root.glob("src/*/*.[ch]"), *root.glob("cli/*.[ch]"), *root.glob("python/ext/*.[ch]")]):
+    for path in sorted([*root.glob("src/**/*.[ch]"), *root.glob("cli/*.[ch]"), *root.glob("python/ext/*.[ch]")]):
         rel = path.relative_to(root)
         folder = rel.parts[1] if rel.parts[0] == "src" else rel.parts[0]
         for name in INCLUDE.findall(path.read_text()):
