@@ -59,6 +59,18 @@ struct sqrl_stat {
  * and leaves `err` to you. */
 typedef int (*sqrl_list_fn)(void *arg, const char *name, const struct sqrl_stat *stat);
 
+/* What a file system did so far: sums over its life, all threads together. */
+struct sqrl_fs_metrics {
+    uint64_t requests; /* all but lists, repetitions and hedges among them */
+    uint64_t lists;    /* listing requests, a page each */
+    uint64_t bytes;    /* of bodies that came over the link */
+    uint64_t retries, hedges;
+    uint64_t cache_hits, cache_bytes; /* reads, and their bytes, that a cache answered */
+    uint64_t first_byte_ns;           /* from requests to their first bytes, ... */
+    uint64_t first_bytes;             /* ... of so many requests */
+    uint64_t parallel_most;           /* requests that were under way at a time */
+};
+
 struct sqrl_fs_ops {
     size_t size;
     uint32_t api;
@@ -78,6 +90,9 @@ struct sqrl_fs_ops {
      * Hidden entries (a leading dot) and temporaries are left out. */
     int (*list)(void *fs, const char *path, bool recursive, sqrl_list_fn visit, void *arg,
                 const struct sqrl_cancel *cancel, struct sqrl_error *err);
+    /* `stat` comes with what the caller knows of the file: a size above 0 is from a
+     * listing or an index, perhaps with an etag. A remote file system takes that for true
+     * and spares the request; the first read finds out. Else it is zeroed. */
     int (*file_open)(void *fs, const char *path, void *file, struct sqrl_stat *stat,
                      struct sqrl_error *err);
     int (*file_read)(void *fs, void *file, struct sqrl_range *ranges, size_t count,
@@ -99,6 +114,9 @@ struct sqrl_fs_ops {
                  struct sqrl_error *err);
     /* See sqrl_fs_remove_directory; NULL where a directory is nothing but a name. */
     int (*remove_directory)(void *fs, const char *path, struct sqrl_error *err);
+    /* Adds to *out, see sqrl_fs_metrics. NULL: reads and listings are counted as they are
+     * called. */
+    void (*metrics)(void *fs, struct sqrl_fs_metrics *out);
 };
 
 enum sqrl_fs_flag {
@@ -135,9 +153,27 @@ SQRL_CHECK int sqrl_fs_new(struct sqrl_context *context, const struct sqrl_fs_op
  * its own reference. */
 SQRL_CHECK int sqrl_fs_retry(struct sqrl_fs *inner, unsigned attempts, unsigned delay_ms,
                              struct sqrl_fs **out, struct sqrl_error *err);
+/* A link as a shim plays it: 0 is without a limit. */
+struct sqrl_link {
+    size_t size;                   /* sizeof(struct sqrl_link) */
+    uint64_t latency_us;           /* from a request to its first byte */
+    uint64_t bytes_per_second;     /* of one request */
+    uint64_t all_bytes_per_second; /* of all requests together */
+};
+/* Reads "latency=30ms,bandwidth=40MB,total=400MB"; parts may be left out. */
+SQRL_CHECK int sqrl_link_parse(const char *text, struct sqrl_link *out,
+                               struct sqrl_error *err);
+/* Wraps `inner` so that it behaves like a remote one behind that link (also local files:
+ * SQRL_FS_LOCAL is gone): each range of a read, each lookup, listing and open of a file
+ * whose size is not known takes as long as a request would, and is counted as one by
+ * sqrl_fs_metrics. Cancel tokens end its waiting. Takes its own reference. */
+SQRL_CHECK int sqrl_fs_throttle(struct sqrl_fs *inner, const struct sqrl_link *link,
+                                struct sqrl_fs **out, struct sqrl_error *err);
 SQRL_API struct sqrl_fs *sqrl_fs_ref(struct sqrl_fs *fs);
 SQRL_API void sqrl_fs_unref(struct sqrl_fs *fs);
 SQRL_API const struct sqrl_fs_ops *sqrl_fs_ops_of(const struct sqrl_fs *fs);
+/* Requests, bytes and the like so far, through all shims. Any thread. */
+SQRL_API void sqrl_fs_metrics(struct sqrl_fs *fs, struct sqrl_fs_metrics *out);
 /* enum sqrl_fs_flag; a shim has those of the file system it wraps, and SQRL_FS_SHIM. */
 SQRL_API uint32_t sqrl_fs_flags(const struct sqrl_fs *fs);
 SQRL_API void *sqrl_fs_state(struct sqrl_fs *fs);
@@ -160,6 +196,13 @@ SQRL_CHECK int sqrl_fs_remove_directory(struct sqrl_fs *fs, const char *path,
 /* A file open for reading: keeps its file system alive. Errors name its path. */
 SQRL_CHECK int sqrl_file_open(struct sqrl_fs *fs, const char *path,
                               struct sqrl_file **out, struct sqrl_error *err);
+/* The same where something is known of the file: size (0: not known) and etag, from a
+ * listing or an index. File systems may believe it and spare the request that looks it
+ * up.
+ */
+SQRL_CHECK int sqrl_file_open_known(struct sqrl_fs *fs, const char *path,
+                                    const struct sqrl_stat *known, struct sqrl_file **out,
+                                    struct sqrl_error *err);
 SQRL_API struct sqrl_file *sqrl_file_ref(struct sqrl_file *file);
 SQRL_API void sqrl_file_unref(struct sqrl_file *file);
 SQRL_API uint64_t sqrl_file_size(const struct sqrl_file *file);

@@ -106,6 +106,9 @@ SQRL_API void sqrl_source_unref(struct sqrl_source *source);
 
 SQRL_API struct sqrl_context *sqrl_source_context(const struct sqrl_source *source);
 SQRL_API const char *sqrl_source_url(const struct sqrl_source *source);
+/* What its file system did so far: requests, bytes and the like, see sqrl_fs_metrics. */
+SQRL_API void sqrl_source_metrics(struct sqrl_source *source,
+                                  struct sqrl_fs_metrics *out);
 SQRL_API const char *sqrl_source_driver(const struct sqrl_source *source);
 SQRL_API uint64_t sqrl_source_shards(const struct sqrl_source *source);
 /* NULL behind the last. */

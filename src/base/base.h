@@ -131,6 +131,9 @@ struct sqrl_pool;
  * started. Threads hold no reference to the context and take no signals. Tasks that are
  * still queued when the context goes are run. */
 struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context, struct sqrl_error *err);
+/* The same for calls that wait for the network: threads as configured (default 16). */
+struct sqrl_pool *sqrl_context_io_pool(struct sqrl_context *context,
+                                       struct sqrl_error *err);
 /* Queues a task, first in first out. Never fails, never blocks. */
 void sqrl_pool_submit(struct sqrl_pool *pool, struct sqrl_task *task);
 unsigned sqrl_pool_threads(const struct sqrl_pool *pool);

@@ -64,16 +64,21 @@ void sqrl_context_unref(struct sqrl_context *context) {
         return;
     free_slots(context);
     sqrl_pool_release(context->pool);
+    sqrl_pool_release(context->io_pool);
     sqrl_slabs_reset(&context->slabs);
     sqrl_lock_reset(&context->pool_lock);
     sqrl_lock_reset(&context->sink.lock);
     free(context);
 }
 
-struct sqrl_pool *sqrl_context_live_pool(const struct sqrl_context *context) {
-    struct sqrl_pool *pool = __atomic_load_n(&context->pool, __ATOMIC_ACQUIRE);
+static struct sqrl_pool *live(struct sqrl_pool *const *at) {
+    struct sqrl_pool *pool = __atomic_load_n(at, __ATOMIC_ACQUIRE);
     bool here = pool != NULL && sqrl_pool_generation(pool) == sqrl_fork_generation();
     return here ? pool : NULL;
+}
+
+struct sqrl_pool *sqrl_context_live_pool(const struct sqrl_context *context) {
+    return live(&context->pool);
 }
 
 static unsigned wished_threads(const struct sqrl_context *context) {
@@ -96,20 +101,34 @@ void sqrl_context_set_siblings(struct sqrl_context *context, unsigned processes)
     __atomic_store_n(&context->siblings, processes, __ATOMIC_RELAXED);
 }
 
-struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context,
-                                    struct sqrl_error *err) {
-    struct sqrl_pool *pool = sqrl_context_live_pool(context);
+static struct sqrl_pool *start(struct sqrl_context *context, struct sqrl_pool **at,
+                               unsigned threads, const char *name,
+                               struct sqrl_error *err) {
+    struct sqrl_pool *pool = live(at);
     if (pool != NULL)
         return pool;
     sqrl_lock_take(&context->pool_lock);
-    pool = sqrl_context_live_pool(context);
+    pool = live(at);
     if (pool == NULL) {
-        pool = sqrl_pool_new(wished_threads(context), err);
+        pool = sqrl_pool_new(threads, name, err);
         if (pool != NULL)
-            __atomic_store_n(&context->pool, pool, __ATOMIC_RELEASE);
+            __atomic_store_n(at, pool, __ATOMIC_RELEASE);
     }
     sqrl_lock_drop(&context->pool_lock);
     return pool;
+}
+
+struct sqrl_pool *sqrl_context_pool(struct sqrl_context *context,
+                                    struct sqrl_error *err) {
+    struct sqrl_pool *pool = live(&context->pool);
+    if (pool != NULL)
+        return pool;
+    return start(context, &context->pool, wished_threads(context), "cpu", err);
+}
+
+struct sqrl_pool *sqrl_context_io_pool(struct sqrl_context *context,
+                                       struct sqrl_error *err) {
+    return start(context, &context->io_pool, context->io_threads, "io", err);
 }
 
 void *sqrl_context_slot(struct sqrl_context *context, enum sqrl_slot index,

@@ -42,7 +42,9 @@ unsigned sqrl_threads_from(unsigned cpus, uint64_t quota_millis, unsigned siblin
 bool sqrl_cpu_choose(const char *wish, bool have_avx2);
 
 /* --- pool.c --- */
-struct sqrl_pool *sqrl_pool_new(unsigned threads, struct sqrl_error *err);
+/* `name`: of its threads, "cpu" or "io". */
+struct sqrl_pool *sqrl_pool_new(unsigned threads, const char *name,
+                                struct sqrl_error *err);
 /* Gives up the owner's share: threads end once the queue is empty. Joins nothing. NULL is
  * allowed. A pool of an older fork generation is left alone (its threads don't exist
  * here). */
@@ -92,7 +94,7 @@ struct sqrl_context {
     uint64_t budget_limit, budget_used, budget_peak;
     uint64_t counters[SQRL_COUNTERS];
     struct sqrl_lock pool_lock;
-    struct sqrl_pool *pool; /* atomic */
+    struct sqrl_pool *pool, *io_pool; /* atomic */
     struct sqrl_slabs slabs;
     struct sqrl_log_sink sink;
     struct sqrl_slot_state slots[SQRL_SLOTS];

@@ -25,6 +25,7 @@ struct sqrl_pool {
     unsigned idle;
     unsigned shares; /* threads, and the owner while it is there */
     bool stopped;
+    const char *name;
     uint32_t generation;
 };
 
@@ -61,7 +62,7 @@ static void name_thread(struct sqrl_pool *pool) {
     pthread_mutex_lock(&pool->mutex);
     unsigned number = pool->named++;
     pthread_mutex_unlock(&pool->mutex);
-    snprintf(name, sizeof name, "sqrl-cpu-%u", number % 1000000);
+    snprintf(name, sizeof name, "sqrl-%.3s-%u", pool->name, number % 1000000);
     pthread_setname_np(pthread_self(), name);
 }
 
@@ -114,7 +115,8 @@ static int start_threads(struct sqrl_pool *pool, unsigned threads) {
     return failed;
 }
 
-struct sqrl_pool *sqrl_pool_new(unsigned threads, struct sqrl_error *err) {
+struct sqrl_pool *sqrl_pool_new(unsigned threads, const char *name,
+                                struct sqrl_error *err) {
     struct sqrl_pool *pool = sqrl_calloc(1, sizeof *pool, "a thread pool", err);
     if (pool == NULL)
         return NULL;
@@ -122,6 +124,7 @@ struct sqrl_pool *sqrl_pool_new(unsigned threads, struct sqrl_error *err) {
     pthread_cond_init(&pool->wake, NULL);
     pool->tail = &pool->head;
     pool->shares = 1;
+    pool->name = name;
     pool->generation = sqrl_fork_generation();
     int failed = start_threads(pool, threads);
     if (pool->threads > 0)

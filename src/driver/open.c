@@ -9,6 +9,8 @@
 static const struct sqrl_option open_options[] = {
     {"driver", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
      "the driver, by name; default: found from the content"},
+    {"throttle", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
+     "play a slow link: latency=30ms,bandwidth=40MB,total=400MB"},
     {0}};
 
 const struct sqrl_option *sqrl_open_options(void) {

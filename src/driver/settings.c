@@ -33,6 +33,25 @@ int sqrl_settings_pick(const struct sqrl_settings *settings,
     return SQRL_OK;
 }
 
+/* Puts the shim of the setting "throttle" around the file system. */
+static int add_throttle(const struct sqrl_settings *settings, struct sqrl_fs **fs,
+                        struct sqrl_error *err) {
+    const char *text =
+        settings ? sqrl_settings_text(settings, sqrl_open_options(), "throttle") : NULL;
+    struct sqrl_link link;
+    struct sqrl_fs *slow = NULL;
+    if (!text)
+        return SQRL_OK;
+    int rc = sqrl_link_parse(text, &link, err);
+    if (!rc)
+        rc = sqrl_fs_throttle(*fs, &link, &slow, err);
+    if (!rc) {
+        sqrl_fs_unref(*fs);
+        *fs = slow;
+    }
+    return rc;
+}
+
 int sqrl_fs_for_settings(struct sqrl_context *context, const char *url,
                          const struct sqrl_settings *settings, struct sqrl_fs **out,
                          char **path, struct sqrl_error *err) {
@@ -45,5 +64,13 @@ int sqrl_fs_for_settings(struct sqrl_context *context, const char *url,
     if (!rc)
         rc = sqrl_fs_for_url(context, url, &own, out, path, err);
     free((void *)own.items);
+    if (!rc)
+        rc = add_throttle(settings, out, err);
+    if (rc) {
+        sqrl_fs_unref(*out);
+        free(*path);
+        *out = NULL;
+        *path = NULL;
+    }
     return rc;
 }

@@ -354,6 +354,10 @@ bool sqrl_source_local(const struct sqrl_source *source) {
     return sqrl_fs_flags(source->fs) & SQRL_FS_LOCAL;
 }
 
+void sqrl_source_metrics(struct sqrl_source *source, struct sqrl_fs_metrics *out) {
+    sqrl_fs_metrics(source->fs, out);
+}
+
 const char *sqrl_source_url(const struct sqrl_source *source) {
     return source->url;
 }

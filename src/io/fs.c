@@ -18,6 +18,7 @@ struct sqrl_fs {
     const char *schemes;          /* a shim has those of the file system it wraps */
     struct sqrl_context *context; /* a reference, or NULL */
     void *state;                  /* behind this struct */
+    uint64_t reads, bytes, lists; /* atomic; where the implementer counts nothing */
 };
 
 struct sqrl_file {
@@ -143,6 +144,25 @@ void *sqrl_fs_state(struct sqrl_fs *fs) {
 struct sqrl_context *sqrl_fs_context(const struct sqrl_fs *fs) {
     return fs->context;
 }
+void sqrl_fs_set_flags(struct sqrl_fs *fs, uint32_t flags) {
+    fs->flags = flags;
+}
+
+/* Does the table, which may be that of an older plugin, reach to this operation? */
+#define HAS(fs, op)                                                                      \
+    ((fs)->ops->size >= offsetof(struct sqrl_fs_ops, op) + sizeof((fs)->ops->op) &&      \
+     (fs)->ops->op)
+
+void sqrl_fs_metrics(struct sqrl_fs *fs, struct sqrl_fs_metrics *out) {
+    memset(out, 0, sizeof *out);
+    if (HAS(fs, metrics)) {
+        fs->ops->metrics(fs->state, out);
+        return;
+    }
+    out->requests = __atomic_load_n(&fs->reads, __ATOMIC_RELAXED);
+    out->bytes = __atomic_load_n(&fs->bytes, __ATOMIC_RELAXED);
+    out->lists = __atomic_load_n(&fs->lists, __ATOMIC_RELAXED);
+}
 
 int sqrl_fs_stat(struct sqrl_fs *fs, const char *path, struct sqrl_stat *out,
                  struct sqrl_error *err) {
@@ -171,6 +191,7 @@ int sqrl_fs_list(struct sqrl_fs *fs, const char *path, bool recursive, sqrl_list
     if (!fs->ops->list)
         return unsupported(fs, "list directories: name the files one by one", err);
     struct visitor v = {visit, arg, false};
+    __atomic_fetch_add(&fs->lists, 1, __ATOMIC_RELAXED);
     int rc = fs->ops->list(fs->state, path, recursive, forward, &v, cancel, err);
     return v.stopped ? rc : at_path(fs, path, rc, err);
 }
@@ -186,11 +207,6 @@ int sqrl_fs_make_directory(struct sqrl_fs *fs, const char *path, struct sqrl_err
         return unsupported(fs, "make directories", err);
     return at_path(fs, path, fs->ops->make_directory(fs->state, path, err), err);
 }
-
-/* Does the table, which may be that of an older plugin, reach to this operation? */
-#define HAS(fs, op)                                                                      \
-    ((fs)->ops->size >= offsetof(struct sqrl_fs_ops, op) + sizeof((fs)->ops->op) &&      \
-     (fs)->ops->op)
 
 int sqrl_fs_remove_directory(struct sqrl_fs *fs, const char *path,
                              struct sqrl_error *err) {
@@ -212,6 +228,12 @@ int sqrl_fs_sweep(struct sqrl_fs *fs, const char *directory, uint64_t *removed,
 
 int sqrl_file_open(struct sqrl_fs *fs, const char *path, struct sqrl_file **out,
                    struct sqrl_error *err) {
+    return sqrl_file_open_known(fs, path, NULL, out, err);
+}
+
+int sqrl_file_open_known(struct sqrl_fs *fs, const char *path,
+                         const struct sqrl_stat *known, struct sqrl_file **out,
+                         struct sqrl_error *err) {
     *out = NULL;
     size_t head = ROUND_UP(sizeof(struct sqrl_file)),
            state = ROUND_UP(fs->ops->file_size);
@@ -223,6 +245,8 @@ int sqrl_file_open(struct sqrl_fs *fs, const char *path, struct sqrl_file **out,
     file->state = (char *)file + head;
     file->path = (char *)file + head + state;
     memcpy(file->path, path, length);
+    if (known && known->size && known->size != SQRL_SIZE_UNKNOWN)
+        file->stat = *known;
     int rc = fs->ops->file_open(fs->state, path, file->state, &file->stat, err);
     if (rc != SQRL_OK) {
         free(file);
@@ -278,6 +302,11 @@ int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges, size_t cou
     if (count == 0)
         return SQRL_OK;
     int rc = fs->ops->file_read(fs->state, file->state, ranges, count, cancel, err);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += ranges[i].got;
+    __atomic_fetch_add(&fs->reads, count, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&fs->bytes, bytes, __ATOMIC_RELAXED);
     return at_path(fs, file->path, rc, err);
 }
 

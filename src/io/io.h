@@ -14,6 +14,7 @@ int sqrl_fs_make(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
                  const struct sqrl_fs *inner, struct sqrl_fs **out,
                  struct sqrl_error *err);
 struct sqrl_context *sqrl_fs_context(const struct sqrl_fs *fs); /* may be NULL */
+void sqrl_fs_set_flags(struct sqrl_fs *fs, uint32_t flags); /* before anybody has it */
 
 /* memory.c: what mem:// of one context holds; owned by the registry. */
 struct sqrl_memory_store;

@@ -14,11 +14,12 @@
 struct retry {
     struct sqrl_fs *inner;
     unsigned attempts, delay_ms;
+    uint64_t retries; /* atomic */
 };
 
 /* One call that may be repeated. */
 struct round {
-    const struct retry *retry;
+    struct retry *retry;
     const struct sqrl_cancel *cancel;
     const char *what;
     unsigned tried;
@@ -26,7 +27,7 @@ struct round {
     struct sqrl_error *callers;
 };
 
-static void begin(struct round *r, const struct retry *retry, const char *what,
+static void begin(struct round *r, struct retry *retry, const char *what,
                   const struct sqrl_cancel *cancel, struct sqrl_error *err) {
     memset(r, 0, sizeof(*r));
     r->retry = retry;
@@ -54,6 +55,7 @@ static unsigned delay_of(const struct round *r) {
 static void wait_for(struct round *r) {
     unsigned delay = delay_of(r);
     struct sqrl_context *context = sqrl_fs_context(r->retry->inner);
+    __atomic_fetch_add(&r->retry->retries, 1, __ATOMIC_RELAXED);
     if (context) {
         sqrl_count(context, SQRL_COUNT_RETRIES, 1);
         sqrl_log(context, SQRL_LOG_INFO, "%s: %s failed (%s), trying again in %u ms",
@@ -147,7 +149,7 @@ static int retry_file_open(void *fs, const char *path, void *file, struct sqrl_s
     int rc;
     begin(&r, retry, "opening", NULL, err);
     do
-        rc = sqrl_file_open(retry->inner, path, &f->inner, &r.err);
+        rc = sqrl_file_open_known(retry->inner, path, stat, &f->inner, &r.err);
     while (again(&r, &rc));
     if (rc == SQRL_OK)
         *stat = *sqrl_file_stat(f->inner);
@@ -247,6 +249,12 @@ static int retry_sweep(void *fs, const char *directory, uint64_t *removed,
     return sqrl_fs_sweep(((struct retry *)fs)->inner, directory, removed, err);
 }
 
+static void retry_metrics(void *fs, struct sqrl_fs_metrics *out) {
+    struct retry *retry = fs;
+    sqrl_fs_metrics(retry->inner, out);
+    out->retries += __atomic_load_n(&retry->retries, __ATOMIC_RELAXED);
+}
+
 static const struct sqrl_fs_ops retry_ops = {
     .size = sizeof(struct sqrl_fs_ops),
     .api = SQRL_FS_API,
@@ -271,6 +279,7 @@ static const struct sqrl_fs_ops retry_ops = {
     .make_directory = retry_make_directory,
     .sweep = retry_sweep,
     .remove_directory = retry_remove_directory,
+    .metrics = retry_metrics,
 };
 
 int sqrl_fs_retry(struct sqrl_fs *inner, unsigned attempts, unsigned delay_ms,

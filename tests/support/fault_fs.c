@@ -84,7 +84,7 @@ static int fault_file_open(void *fs, const char *path, void *file, struct sqrl_s
     }
     if (struck)
         return fail(f->plan, "open", path, err);
-    int rc = sqrl_file_open(f->inner, path, &to->inner, err);
+    int rc = sqrl_file_open_known(f->inner, path, stat, &to->inner, err);
     if (rc == SQRL_OK)
         *stat = *sqrl_file_stat(to->inner);
     return rc;
@@ -189,6 +189,10 @@ static int open_shared(void *fs, struct sqrl_context *context,
     return sqrl_fs_new(context, &sqrl_fs_local, NULL, &f->inner, err);
 }
 
+static void fault_metrics(void *fs, struct sqrl_fs_metrics *out) {
+    sqrl_fs_metrics(((struct fault *)fs)->inner, out);
+}
+
 static const struct sqrl_fs_ops fault_ops = {
     .size = sizeof(struct sqrl_fs_ops),
     .api = SQRL_FS_API,
@@ -214,6 +218,7 @@ static const struct sqrl_fs_ops fault_ops = {
     .make_directory = fault_make_directory,
     .sweep = fault_sweep,
     .remove_directory = fault_remove_directory,
+    .metrics = fault_metrics,
 };
 
 int fault_fs_new(struct sqrl_fs *inner, struct fault_plan *plan, struct sqrl_fs **out,

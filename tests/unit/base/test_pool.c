@@ -185,7 +185,7 @@ static void test_queued_tasks_run_before_the_end(void **state) {
     static struct job jobs[100];
     int gate = 0, done = 0;
     struct holder holder = {.task.run = block_here, .gate = &gate};
-    struct sqrl_pool *pool = sqrl_pool_new(1, NULL);
+    struct sqrl_pool *pool = sqrl_pool_new(1, "cpu", NULL);
     assert_non_null(pool);
     sqrl_pool_submit(pool, &holder.task);
     for (int i = 0; i < 100; i++) {
