@@ -120,7 +120,8 @@ struct sqrl_http_response {
     struct sqrl_http_headers headers;
     uint8_t *body; /* NUL-ended; what did not go to segments */
     size_t body_size;
-    char *url; /* after redirects, NULL: as asked for */
+    char *url;    /* after redirects, NULL: as asked for */
+    bool foreign; /* `url` has another scheme, host or port: no credentials for it */
 };
 void sqrl_http_response_free(struct sqrl_http_response *response);
 
@@ -149,11 +150,14 @@ struct sqrl_http_request {
     const struct sqrl_http_segment *segments;
     size_t segment_count;
     const char *etag, *last_modified;
+    const char *encoding; /* the Content-Encoding that the stored bytes have; NULL: none.
+                             Another one is refused: it was put on by surprise. */
 
     size_t max_body; /* of response.body; 0: 16 MiB. More is SQRL_E_LIMIT. */
     bool idempotent; /* may be sent again after the server may have acted on it; GET and
                         HEAD always are */
     bool keep_redirect; /* 3xx are answers, not followed */
+    bool unnamed;       /* errors don't name the URL: the caller's will */
 
     /* Called before each attempt, redirects within the same scheme, host and port
      * included (others get neither these headers nor `headers`): adds Authorization etc.
@@ -176,7 +180,9 @@ struct sqrl_http_request {
  * nothing is under way any more; err says which URL (without user, password and query)
  * and what came, `responses` may be partly filled: free them all in any case. A status
  * that was repeated until the attempts or the time were over is an error, its response is
- * there. Statuses are turned into errors by sqrl_http_status_error. */
+ * there. Where size > 0 and the server sends the whole object instead, that is
+ * SQRL_E_UNSUPPORTED with response status 200. Statuses are turned into errors by
+ * sqrl_http_status_error. */
 SQRL_CHECK int sqrl_http_perform(struct sqrl_http *http,
                                  const struct sqrl_http_request *requests,
                                  struct sqrl_http_response *responses, size_t count,
@@ -187,6 +193,8 @@ SQRL_CHECK int sqrl_http_perform(struct sqrl_http *http,
  * where repeating helps. The message has the server's words, if they are short text. */
 int sqrl_http_status_error(const struct sqrl_http_response *response,
                            struct sqrl_error *err);
+/* Seconds to wait by a response's Retry-After (a number or a date); -1: it has none. */
+double sqrl_http_retry_after(const struct sqrl_http_response *response);
 
 /* --- URLs --- */
 /* The URL as it may be shown: no user, password, query, fragment. free() it. */

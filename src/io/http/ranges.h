@@ -12,24 +12,30 @@
 
 /* Embedded in the state of an open file. Texts are owned. */
 struct sqrl_http_object {
-    struct sqrl_lock lock;            /* guards `moved` and `whole` */
-    struct sqrl_http_request request; /* the pattern of its requests: url, headers,
-                                         sign, judge, arg, policy; borrowed */
-    char *url;                        /* escaped; what request.url points to */
+    struct sqrl_lock lock;            /* guards etag (set once), moved, foreign, whole */
+    struct sqrl_http_request pattern; /* url, headers, sign, judge, arg, policy, unnamed;
+                                         all but the url borrowed */
     char *etag, *last_modified;       /* of the first answer; NULL: none */
+    char *encoding;                   /* Content-Encoding of the bytes as stored */
     uint64_t size;                    /* SQRL_SIZE_UNKNOWN: the server doesn't tell */
     int64_t modified_ns;
-    char *moved;               /* where redirects led, used until it is refused */
+    char *moved;   /* where redirects led, used until it is refused; NULL: nowhere */
+    bool foreign;  /* `moved` gets no headers and is not signed */
+    uint8_t *head; /* the first bytes, where they came with opening */
+    size_t head_size;
     struct sqrl_buffer *whole; /* all of it, where the server knows no ranges */
 };
 
-/* Looks the object up (HEAD, or GET of its first byte where HEAD is refused): size and
- * validators. `pattern` gives url, headers, sign, judge, arg, policy; its url is copied,
- * the rest borrowed until sqrl_http_object_close. What is not there is
- * SQRL_E_NOT_FOUND. After a failure nothing is to be closed. */
+/* Looks the object up: its size and validators. `head` > 0: by a GET of its first `head`
+ * bytes, which reads then find in memory: costs no more time than a HEAD and makes small
+ * objects one request in all. `head` 0: by HEAD, or a GET of the first byte where HEAD is
+ * refused. `pattern` gives url, headers, sign, judge, arg, policy, unnamed; its url is
+ * copied, the rest borrowed until sqrl_http_object_close. What is not there is
+ * SQRL_E_NOT_FOUND. After a failure nothing is to be closed; `*moved` (may be NULL) is
+ * where redirects led all the same, NULL if nowhere: free() it. */
 SQRL_CHECK int sqrl_http_object_open(struct sqrl_context *context,
-                                     const struct sqrl_http_request *pattern,
-                                     struct sqrl_http_object *object,
+                                     const struct sqrl_http_request *pattern, size_t head,
+                                     struct sqrl_http_object *object, char **moved,
                                      struct sqrl_error *err);
 /* The same without a request, by what a listing told: etag may be NULL or "" (then the
  * first answer's counts), size must be known. */
