@@ -71,7 +71,10 @@ SQRL_API void sqrl_context_set_log(struct sqrl_context *context, sqrl_log_fn log
  * "reads" of files, "bytes_decoded" by decompression (0 where nothing is compressed),
  * "blocks" loaded, "samples" and "batches" handed out, "wait_consumer_ns" in which the
  * consumer waited for data, "load_ns" and "fill_ns" of all threads (filling is part of
- * batches; without them it is 0), "retries"; and what is there now: "slab.bytes_mapped",
+ * batches; without them it is 0), "retries"; of remote file systems "http.requests",
+ * "http.bytes" of bodies, "http.retries", "http.hedges" (second requests for what was
+ * slow), "http.first_byte_ns" from requests to their answers, summed, "http.connections"
+ * that were opened; and what is there now: "slab.bytes_mapped",
  * "slab.bytes_idle", "budget.used_bytes", "budget.peak_bytes", "pool.threads". */
 struct sqrl_metric {
     const char *name; /* lives as long as the context */

@@ -123,7 +123,8 @@ enum sqrl_fs_flag {
     SQRL_FS_LOCAL = 1, /* reads are quick enough for CPU threads */
     SQRL_FS_WRITABLE = 2,
     SQRL_FS_LISTABLE = 4,
-    SQRL_FS_SHIM = 8 /* wraps another, whose errors already name the path */
+    SQRL_FS_URL = 16, /* paths are URLs: errors leave out their queries */
+    SQRL_FS_SHIM = 8  /* wraps another, whose errors already name the path */
 };
 
 /* The file system for a URL ("file:///data/a%20b", "data/x", "mem://x"), from the

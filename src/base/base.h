@@ -4,6 +4,7 @@
 #define SQRL_BASE_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -119,6 +120,9 @@ void sqrl_lock_drop(struct sqrl_lock *lock);
 void sqrl_lock_reset(struct sqrl_lock *lock);
 
 /* --- thread pools --- */
+/* Blocks those signals that belong to the program's own threads: around the start of one
+ * of the library's. `before` goes to pthread_sigmask(SIG_SETMASK, before, NULL). */
+void sqrl_block_signals(sigset_t *before);
 /* A task is embedded in its owner; it must stay alive until run() has been entered. */
 struct sqrl_task {
     struct sqrl_task *next;
@@ -185,6 +189,12 @@ enum sqrl_counter {
     SQRL_COUNT_LOAD_NS,
     SQRL_COUNT_FILL_NS,
     SQRL_COUNT_RETRIES,
+    SQRL_COUNT_HTTP_REQUESTS,
+    SQRL_COUNT_HTTP_BYTES, /* of bodies, received */
+    SQRL_COUNT_HTTP_RETRIES,
+    SQRL_COUNT_HTTP_HEDGES,
+    SQRL_COUNT_HTTP_FIRST_BYTE_NS, /* from a request to its answer's headers, summed */
+    SQRL_COUNT_HTTP_CONNECTIONS,   /* opened */
     SQRL_COUNTERS
 };
 void sqrl_count(struct sqrl_context *context, enum sqrl_counter counter, uint64_t add);

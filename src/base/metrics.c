@@ -11,6 +11,12 @@ static const char *const counter_names[SQRL_COUNTERS] = {
     [SQRL_COUNT_LOAD_NS] = "load_ns",
     [SQRL_COUNT_FILL_NS] = "fill_ns",
     [SQRL_COUNT_RETRIES] = "retries",
+    [SQRL_COUNT_HTTP_REQUESTS] = "http.requests",
+    [SQRL_COUNT_HTTP_BYTES] = "http.bytes",
+    [SQRL_COUNT_HTTP_RETRIES] = "http.retries",
+    [SQRL_COUNT_HTTP_HEDGES] = "http.hedges",
+    [SQRL_COUNT_HTTP_FIRST_BYTE_NS] = "http.first_byte_ns",
+    [SQRL_COUNT_HTTP_CONNECTIONS] = "http.connections",
 };
 
 const char *sqrl_counter_name(enum sqrl_counter counter) {

@@ -80,7 +80,7 @@ static void *run_tasks(void *arg) {
 
 /* Signals go to the program's own threads. Those that a fault of the running thread
  * itself raises stay open: blocked, they would end the process without a word. */
-static void block_signals(sigset_t *before) {
+void sqrl_block_signals(sigset_t *before) {
     sigset_t all;
     sigfillset(&all);
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
@@ -96,7 +96,7 @@ static int start_threads(struct sqrl_pool *pool, unsigned threads) {
         return failed;
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigset_t before;
-    block_signals(&before);
+    sqrl_block_signals(&before);
     /* The lock keeps the started ones from seeing `shares` change under them. */
     pthread_mutex_lock(&pool->mutex);
     while (pool->threads < threads && failed == 0) {

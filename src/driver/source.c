@@ -13,6 +13,7 @@
 
 #include "driver/source_inner.h"
 #include "format/format.h"
+#include "io/http/http.h"
 #include "sqrl/codec.h"
 
 /* --- places in errors --- */
@@ -38,10 +39,25 @@ static bool below(const struct sqrl_error *err, const char *path) {
     return size && strncmp(err->where, path, size) == 0 && err->where[size] == '/';
 }
 
+/* Of a web server's URL only what may be shown: queries hold signatures. */
+static int error_at_url(struct sqrl_error *err, int code, const char *url) {
+    char *shown = sqrl_http_url_clean(url, NULL);
+    if (below(err, shown ? shown : url)) {
+        free(shown);
+        return code;
+    }
+    sqrl_error_strip(err, shown ? shown : url);
+    sqrl_error_at(err, code, "%s", shown ? shown : "a URL");
+    free(shown);
+    return code;
+}
+
 int sqrl_error_at_path(struct sqrl_error *err, int code, const char *path,
                        const char *inner) {
     if (!err)
         return code;
+    if (strncmp(path, "http://", 7) == 0 || strncmp(path, "https://", 8) == 0)
+        return error_at_url(err, code, path);
     if (inner && strcmp(inner, path) != 0) {
         if (below(err, inner))
             return code;

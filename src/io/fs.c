@@ -4,7 +4,7 @@
  * A file or writer holds its file system, and that its context: the last unref of any of
  * them only hands memory back. State areas of the implementers are zeroed and aligned
  * to 16. */
-#include "io/io.h"
+#include "io/http/http.h"
 
 #include <stdlib.h>
 
@@ -50,6 +50,14 @@ static int name_path(const struct sqrl_fs *fs, const char *path, int rc,
     size_t n = strcspn(fs->schemes, "|");
     if (n == 0 || fs->flags & SQRL_FS_LOCAL)
         return sqrl_error_at(err, rc, "%s", path);
+    if (fs->flags & SQRL_FS_URL) { /* no passwords, no signatures */
+        char *url = sqrl_format(NULL, "%.*s://%s", (int)n, fs->schemes, path);
+        char *shown = url ? sqrl_http_url_clean(url, NULL) : NULL;
+        rc = sqrl_error_at(err, rc, "%s", shown ? shown : "a URL");
+        free(shown);
+        free(url);
+        return rc;
+    }
     return sqrl_error_at(err, rc, "%.*s://%s", (int)n, fs->schemes, path);
 }
 

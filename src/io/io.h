@@ -7,6 +7,8 @@
 
 extern const struct sqrl_fs_ops sqrl_fs_local;
 extern const struct sqrl_fs_ops sqrl_fs_memory;
+extern const struct sqrl_fs_ops sqrl_fs_http;
+extern const struct sqrl_fs_ops sqrl_fs_https;
 
 /* A file system whose state is zeroed and whose open() is not called: for shims, which
  * fill the state themselves. `inner`, if any, gives its flags (and is not kept). */
@@ -22,5 +24,17 @@ struct sqrl_memory_store *sqrl_memory_store_new(struct sqrl_error *err);
 void sqrl_memory_store_free(struct sqrl_memory_store *store);
 struct sqrl_memory_store *sqrl_io_memory(struct sqrl_context *context,
                                          struct sqrl_error *err);
+
+/* Where the HTTP engine of one context is kept (http/engine.c); owned by the registry. */
+struct sqrl_http;
+struct sqrl_http_place {
+    struct sqrl_lock lock;
+    struct sqrl_http *http; /* NULL until the first remote URL */
+};
+struct sqrl_http_place *sqrl_io_http(struct sqrl_context *context,
+                                     struct sqrl_error *err);
+/* The context goes: connections are closed at once, nothing is waited for that another
+ * machine has to do. NULL is allowed. */
+void sqrl_http_release(struct sqrl_http *http);
 
 #endif

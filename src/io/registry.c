@@ -10,11 +10,14 @@ struct registry {
     const struct sqrl_fs_ops *entries[MAX_FILE_SYSTEMS];
     size_t count;
     struct sqrl_memory_store *memory;
+    struct sqrl_http_place http;
 };
 
 static void free_registry(void *state) {
     struct registry *r = state;
+    sqrl_http_release(r->http.http);
     sqrl_memory_store_free(r->memory);
+    sqrl_lock_reset(&r->http.lock);
     sqrl_lock_reset(&r->lock);
     free(r);
 }
@@ -24,6 +27,7 @@ static void *make_registry(struct sqrl_context *context, struct sqrl_error *err)
     if (!r)
         return NULL;
     sqrl_lock_init(&r->lock);
+    sqrl_lock_init(&r->http.lock);
     r->memory = sqrl_memory_store_new(err);
     if (!r->memory) {
         free_registry(r);
@@ -31,6 +35,8 @@ static void *make_registry(struct sqrl_context *context, struct sqrl_error *err)
     }
     r->entries[r->count++] = &sqrl_fs_local;
     r->entries[r->count++] = &sqrl_fs_memory;
+    r->entries[r->count++] = &sqrl_fs_http;
+    r->entries[r->count++] = &sqrl_fs_https;
     return r;
 }
 
@@ -43,6 +49,12 @@ struct sqrl_memory_store *sqrl_io_memory(struct sqrl_context *context,
                                          struct sqrl_error *err) {
     struct registry *r = registry_of(context, err);
     return r ? r->memory : NULL;
+}
+
+struct sqrl_http_place *sqrl_io_http(struct sqrl_context *context,
+                                     struct sqrl_error *err) {
+    struct registry *r = registry_of(context, err);
+    return r ? &r->http : NULL;
 }
 
 /* Is `scheme` one of the |-separated list? The empty one too. */

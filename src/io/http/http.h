@@ -38,10 +38,6 @@ const char *sqrl_http_headers_get(const struct sqrl_http_headers *headers,
 void sqrl_http_headers_free(struct sqrl_http_headers *headers); /* empties it, too */
 
 /* --- how requests are made: one of these a file system --- */
-struct sqrl_http_stats { /* relaxed atomics; the context's counters have the sums */
-    uint64_t requests, bytes, retries, hedges, first_byte_ns, connections;
-};
-
 /* Zero-initialised it holds the defaults. Borrowed by requests. */
 struct sqrl_http_policy {
     const char *proxy;    /* "http://host:3128"; NULL: from the environment; "": none */
@@ -53,7 +49,7 @@ struct sqrl_http_policy {
     uint64_t deadline_ns; /* for a request with all its attempts; 0: 60 s. Each 32 KiB
                              received buy one more second, so that slow links work. */
     uint64_t stall_ns;    /* an attempt without bytes for so long is ended; 0: 10 s */
-    struct sqrl_http_stats *stats; /* counted here, too; may be NULL */
+    struct sqrl_fs_metrics *metrics; /* counted here, too (relaxed atomics), or NULL */
 };
 /* The options "proxy", "ca_file", "http_version", "timeout", "stall_timeout", "attempts",
  * "parallel", "public_only": for the option tables of file systems. */
@@ -121,6 +117,7 @@ struct sqrl_http_response {
     uint8_t *body; /* NUL-ended; what did not go to segments */
     size_t body_size;
     char *url;    /* after redirects, NULL: as asked for */
+    uint64_t got; /* bytes in the segments */
     bool foreign; /* `url` has another scheme, host or port: no credentials for it */
 };
 void sqrl_http_response_free(struct sqrl_http_response *response);
@@ -156,13 +153,17 @@ struct sqrl_http_request {
     size_t max_body; /* of response.body; 0: 16 MiB. More is SQRL_E_LIMIT. */
     bool idempotent; /* may be sent again after the server may have acted on it; GET and
                         HEAD always are */
+    bool until_end;  /* where size > 0: the object may end before; response.got tells */
     bool keep_redirect; /* 3xx are answers, not followed */
+    bool listing;       /* counted as a list */
     bool unnamed;       /* errors don't name the URL: the caller's will */
 
     /* Called before each attempt, redirects within the same scheme, host and port
      * included (others get neither these headers nor `headers`): adds Authorization etc.
      * `refused`: the status on which credentials were refused (0: they were not). Runs on
-     * the caller's thread; may block and make requests. */
+     * the caller's thread; may block and make requests. `request` is a copy whose offset
+     * and size are those of this attempt (Range: bytes=offset-(offset + size - 1), only
+     * where size > 0) and whose etag is NULL where no If-Match is sent. */
     int (*sign)(void *arg, const struct sqrl_http_request *request, int refused,
                 struct sqrl_http_headers *out, struct sqrl_error *err);
     /* What to do about a response that is not 2xx (or 2xx with a body in memory: an error

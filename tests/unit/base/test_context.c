@@ -130,13 +130,11 @@ static void collect_name(void *arg, const struct sqrl_metric *found) {
 
 static void test_metric_names(void **state) {
     static const char *const expected[] = {
-        "bytes_read",        "reads",
-        "bytes_decoded",     "blocks",
-        "samples",           "batches",
-        "wait_consumer_ns",  "load_ns",
-        "fill_ns",           "retries",
-        "slab.bytes_mapped", "slab.bytes_idle",
-        "budget.used_bytes", "budget.peak_bytes",
+        "bytes_read",        "reads",           "bytes_decoded",      "blocks",
+        "samples",           "batches",         "wait_consumer_ns",   "load_ns",
+        "fill_ns",           "retries",         "http.requests",      "http.bytes",
+        "http.retries",      "http.hedges",     "http.first_byte_ns", "http.connections",
+        "slab.bytes_mapped", "slab.bytes_idle", "budget.used_bytes",  "budget.peak_bytes",
         "pool.threads",
     };
     struct sqrl_context *context = new_context(1);
