@@ -4,17 +4,22 @@
  * squirrel/catalog/catalog.py makes a source's objects when it is asked for, and keeps
  * them: they may be changed by whoever holds them. sync() takes over what they say before
  * anything looks at the catalog as a whole. */
-#include "ext.h"
+#include "catalog.h"
 
 #include <stdlib.h>
 
 struct catalog {
     PyObject_HEAD struct sqrl_catalog *catalog;
     struct ext_builder *builder; /* made when first needed; its keys are shared */
+    PyObject *field[3];          /* names of attributes, made when first needed */
 };
 
 static struct sqrl_catalog *get(PyObject *self) {
     return ((struct catalog *)self)->catalog;
+}
+
+struct sqrl_catalog *ext_catalog_get(PyObject *self) {
+    return get(self);
 }
 
 /* A new object; steals the catalog. */
@@ -44,6 +49,8 @@ static void catalog_dealloc(PyObject *op) {
     if (self->builder != NULL)
         ext_builder_reset(self->builder);
     free(self->builder);
+    for (int i = 0; i < 3; i++)
+        Py_XDECREF(self->field[i]);
     ext_free(op);
 }
 
@@ -171,6 +178,73 @@ static PyObject *catalog_resolve(PyObject *self, PyObject *args) {
     return PyLong_FromUnsignedLongLong(source.version);
 }
 
+/* An object of a source without its fields: only who it is. */
+static PyObject *make_source(struct catalog *self, PyObject *type, PyObject *const *is) {
+    static const char *const fields[3] = {"_catalog", "_identifier", "_version"};
+    PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 0);
+    for (int i = 0; made != NULL && i < 3; i++) {
+        if (self->field[i] == NULL)
+            self->field[i] = PyUnicode_InternFromString(fields[i]);
+        if (self->field[i] == NULL ||
+            PyObject_GenericSetAttr(made, self->field[i], is[i]) < 0)
+            Py_CLEAR(made);
+    }
+    return made;
+}
+
+/* The object that is kept (borrowed), or NULL; then an exception may be set. One that has
+ * become the latest moves over to `latest`. */
+static PyObject *kept_source(PyObject *latest, PyObject *made, PyObject *name,
+                             PyObject *key, bool is_latest) {
+    PyObject *source = is_latest ? PyDict_GetItemWithError(latest, name) : NULL;
+    if (source != NULL || PyErr_Occurred() != NULL)
+        return source;
+    source = PyDict_GetItemWithError(made, key);
+    if (source == NULL || !is_latest)
+        return source;
+    if (PyDict_SetItem(latest, name, source) < 0 || PyDict_DelItem(made, key) < 0)
+        return NULL;
+    return source;
+}
+
+/* locate(owner, latest, made, type, name, version): the object of a source. `latest`
+ * keeps the latest versions by name, `made` others by (name, version): objects that no
+ * tuple stands beside are half the garbage collector's work. None where it is not there.
+ */
+static PyObject *catalog_locate(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    struct sqrl_catalog_source found, last;
+    if (count != 6) {
+        PyErr_SetString(PyExc_TypeError, "locate() takes 6 arguments");
+        return NULL;
+    }
+    PyObject *owner = args[0], *latest = args[1], *made = args[2], *name = args[4];
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    long long version = text == NULL ? -1 : PyLong_AsLongLong(args[5]);
+    if (text == NULL || (version == -1 && PyErr_Occurred() != NULL))
+        return NULL;
+    if (version == 0 ||
+        sqrl_catalog_find(get(self), text, version, &found, NULL) != SQRL_OK)
+        Py_RETURN_NONE;
+    bool is_latest = version == -1 ||
+                     (sqrl_catalog_find(get(self), text, -1, &last, NULL) == SQRL_OK &&
+                      last.version == found.version);
+    PyObject *number = PyLong_FromUnsignedLongLong(found.version);
+    PyObject *key = number == NULL ? NULL : PyTuple_Pack(2, name, number);
+    PyObject *source =
+        key == NULL ? NULL : kept_source(latest, made, name, key, is_latest);
+    Py_XINCREF(source);
+    if (key != NULL && source == NULL && PyErr_Occurred() == NULL) {
+        PyObject *const is[3] = {owner, name, number};
+        source = make_source((struct catalog *)self, args[3], is);
+        if (source != NULL &&
+            PyDict_SetItem(is_latest ? latest : made, is_latest ? name : key, source) < 0)
+            Py_CLEAR(source);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(number);
+    return source;
+}
+
 static PyObject *catalog_missing(PyObject *self, PyObject *args) {
     struct sqrl_catalog_source source;
     struct sqrl_error err = {0};
@@ -230,101 +304,10 @@ static Py_ssize_t catalog_length(PyObject *self) {
     return (Py_ssize_t)sqrl_catalog_names(get(self));
 }
 
-/* A note with the source's name on the exception that is set. */
-static void note_source(PyObject *name) {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    PyObject *done = PyObject_CallMethod(
-        value, "add_note", "N",
-        PyUnicode_FromFormat(
-            "in source %R; a catalog as a whole holds what YAML can hold", name));
-    if (done == NULL)
-        PyErr_Clear();
-    Py_XDECREF(done);
-    PyErr_Restore(type, value, traceback);
-}
-
-/* What is kept from source to source. */
-struct sync {
-    PyObject *attribute[3]; /* driver_name, driver_kwargs, metadata */
-    struct sqrl_bytes kwargs, metadata;
-};
-
-static int begin_sync(struct sync *sync) {
-    static const char *const names[3] = {"driver_name", "driver_kwargs", "metadata"};
-    memset(sync, 0, sizeof *sync);
-    for (int i = 0; i < 3; i++)
-        if ((sync->attribute[i] = PyUnicode_InternFromString(names[i])) == NULL)
-            return -1;
-    return 0;
-}
-
-static void end_sync(struct sync *sync) {
-    for (int i = 0; i < 3; i++)
-        Py_XDECREF(sync->attribute[i]);
-    sqrl_bytes_reset(&sync->kwargs);
-    sqrl_bytes_reset(&sync->metadata);
-}
-
-/* A dict as MessagePack; None is nothing. */
-static int encode_part(struct ext_state *state, struct sqrl_bytes *out, PyObject *value) {
-    out->size = 0;
-    return value == Py_None ? 0 : ext_encode_catalog(state, out, value);
-}
-
-static bool is_same(const struct sqrl_catalog_source *old, const struct sync *sync,
-                    const char *driver) {
-    const struct sqrl_bytes *kwargs = &sync->kwargs, *metadata = &sync->metadata;
-    return kwargs->size && metadata->size && kwargs->size == old->kwargs_size &&
-           metadata->size == old->metadata_size &&
-           memcmp(kwargs->data, old->bytes, kwargs->size) == 0 &&
-           memcmp(metadata->data, old->bytes + kwargs->size, metadata->size) == 0 &&
-           strcmp(old->driver_name, driver) == 0;
-}
-
-static int take_parts(PyObject *self, struct sync *sync, const char *name,
-                      uint64_t version, PyObject *const *part) {
-    struct ext_state *state = ext_state_of(self);
-    struct sqrl_bytes *kwargs = &sync->kwargs, *metadata = &sync->metadata;
-    struct sqrl_catalog_source old;
-    struct sqrl_error err = {0};
-    const char *driver = PyUnicode_AsUTF8AndSize(part[0], NULL);
-    if (driver == NULL || encode_part(state, kwargs, part[1]) < 0 ||
-        encode_part(state, metadata, part[2]) < 0)
-        return -1;
-    if (sqrl_catalog_find(get(self), name, (int64_t)version, &old, NULL) == SQRL_OK &&
-        is_same(&old, sync, driver))
-        return 0;
-    if (sqrl_catalog_set(get(self), name, version, driver,
-                         kwargs->size ? kwargs->data : NULL, kwargs->size,
-                         metadata->size ? metadata->data : NULL, metadata->size,
-                         &err) == SQRL_OK)
-        return 0;
-    ext_raise(state, &err);
-    return -1;
-}
-
-static int take_source(PyObject *self, struct sync *sync, const char *name,
-                       uint64_t version, PyObject *source) {
-    PyObject *part[3] = {NULL, NULL, NULL};
-    int rc = 0;
-    /* A source that is kept has its fields: its __getattr__ is not asked. */
-    for (int i = 0; i < 3 && rc == 0; i++) {
-        part[i] = PyObject_GenericGetAttr(source, sync->attribute[i]);
-        rc = part[i] == NULL ? -1 : 0;
-    }
-    if (rc == 0)
-        rc = take_parts(self, sync, name, version, part);
-    for (int i = 0; i < 3; i++)
-        Py_XDECREF(part[i]);
-    return rc;
-}
-
 static PyObject *catalog_put(PyObject *self, PyObject *args) {
     struct sqrl_catalog_source added;
     struct sqrl_error err = {0};
-    struct sync sync;
+    struct ext_sync sync;
     const char *name;
     unsigned long long version;
     PyObject *source;
@@ -337,43 +320,11 @@ static PyObject *catalog_put(PyObject *self, PyObject *args) {
     if (version == 0 && sqrl_catalog_find(get(self), name, -1, &added, NULL) == SQRL_OK)
         version = added.version;
     /* What can't be taken over may still be changed: sync() says it if it is not. */
-    if (begin_sync(&sync) < 0 || take_source(self, &sync, name, version, source) < 0)
+    if (ext_sync_begin(&sync) < 0 ||
+        ext_sync_source(self, &sync, name, version, source, true) < 0)
         PyErr_Clear();
-    end_sync(&sync);
+    ext_sync_end(&sync);
     return PyLong_FromUnsignedLongLong(version);
-}
-
-static int sync_pair(PyObject *self, struct sync *sync, PyObject *key, PyObject *source) {
-    PyObject *name = PyTuple_GetItem(key, 0), *version = PyTuple_GetItem(key, 1);
-    const char *text =
-        name == NULL || version == NULL ? NULL : PyUnicode_AsUTF8AndSize(name, NULL);
-    if (text == NULL)
-        return -1;
-    int rc = take_source(self, sync, text, PyLong_AsUnsignedLongLong(version), source);
-    if (rc < 0)
-        note_source(name);
-    return rc;
-}
-
-/* No list of the items: so many new tuples would set off a full garbage collection. The
- * dict may grow meanwhile, by Python code that odd values run: what is new in it was just
- * made from the catalog. */
-static PyObject *catalog_sync(PyObject *self, PyObject *live) {
-    struct sync sync;
-    PyObject *key, *source;
-    Py_ssize_t at = 0;
-    int rc = begin_sync(&sync);
-    while (rc == 0 && PyDict_Next(live, &at, &key, &source)) {
-        Py_INCREF(key);
-        Py_INCREF(source);
-        rc = sync_pair(self, &sync, key, source);
-        Py_DECREF(source);
-        Py_DECREF(key);
-    }
-    end_sync(&sync);
-    if (rc < 0)
-        return NULL;
-    Py_RETURN_NONE;
 }
 
 static PyObject *catalog_remove(PyObject *self, PyObject *args) {
@@ -527,14 +478,18 @@ static PyMethodDef catalog_methods[] = {
            "(version, driver_name, driver_kwargs, metadata) or None; -1: the latest."),
     METHOD(resolve, METH_VARARGS, "($self, name, version, /)",
            "The version (-1: the latest), 0 where it is not there."),
+    {"locate", (PyCFunction)(void (*)(void))catalog_locate, METH_FASTCALL,
+     "locate($self, owner, latest, made, type, name, version, /)\n--\n\n"
+     "The object of a source, kept in one of the two dicts; None: not there."},
     METHOD(missing, METH_VARARGS, "($self, name, version, /)",
            "What there is instead; None when it is there."),
     METHOD(versions, METH_VARARGS, "($self, name, /)", "As they were added."),
     METHOD(names, METH_NOARGS, "($self, /)", "As they were added."),
     METHOD(put, METH_VARARGS, "($self, name, version, source, /)",
            "Sets a version (0: the next one) and returns which one."),
-    METHOD(sync, METH_O, "($self, live, /)",
-           "Takes over sources from a dict of (name, version) to Source."),
+    {"sync", ext_catalog_sync, METH_O,
+     "sync($self, live, /)\n--\n\n"
+     "Takes over sources from a dict of (name, version) to Source."},
     METHOD(remove, METH_VARARGS, "($self, name, version, /)",
            "Removes a version; 0: all of the name."),
     METHOD(union, METH_VARARGS, "($self, other, conflict, /)",

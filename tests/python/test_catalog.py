@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 import subprocess
 import sys
@@ -316,3 +317,57 @@ def test_arguments_of_the_call_win_and_storage_options_are_joined(shared: Path) 
     assert driver.storage_options == {"a": 1, "b": 2} and driver._catalog is catalog
     assert len(list(driver.get_iter(max_line="1 MiB"))) == 50
     assert catalog["x"].driver_kwargs["storage_options"] == {"a": 1, "b": 1}
+
+
+def test_what_is_changed_in_a_source_is_seen_each_time() -> None:
+    """A catalog as a whole looks at its sources' objects each time, whatever in them was changed."""
+    catalog, empty = Catalog(), Catalog()
+    catalog["a"] = Source("csv", {"path": "x", "deep": {"list": [1, [2]], "pair": (3, 4)}}, {"n": 1})
+    source = catalog["a"]
+    kwargs, metadata = source.driver_kwargs, source.metadata
+
+    def check() -> None:
+        for whole in (catalog.copy(), catalog.union(empty), Catalog.from_str(catalog.to_str())):
+            found = whole["a"]
+            assert (found.driver_name, found.driver_kwargs, found.metadata) == (
+                source.driver_name, json.loads(json.dumps(source.driver_kwargs)), source.metadata)
+            assert [type(v) for v in found.metadata.values()] == [type(v) for v in source.metadata.values()]
+        assert catalog.copy() == catalog
+
+    changes = [
+        lambda: kwargs.update(path="y"), lambda: kwargs.pop("path"), lambda: kwargs.update(path="y"),
+        lambda: kwargs["deep"]["list"].append(5), lambda: kwargs["deep"]["list"][1].append(2),
+        lambda: kwargs["deep"].update(list=[[1, 2], 2, 5]), lambda: kwargs["deep"].update(list=[1, 2, [2], 5]),
+        lambda: kwargs["deep"].update(pair=[3, 4]), lambda: kwargs["deep"].update(pair={"3": 4}),
+        lambda: metadata.update(n=1.0), lambda: metadata.update(n=True), lambda: metadata.update(n="1"),
+        lambda: metadata.update(n=None), lambda: metadata.update(more=10**15), lambda: metadata.update(more=10**15 + 1),
+        lambda: metadata.clear(), lambda: metadata.update({str(i): i for i in range(300)}),
+        lambda: metadata.update({"299": 0}), lambda: setattr(source, "driver_name", "jsonl"),
+        lambda: setattr(source, "driver_kwargs", {}), lambda: setattr(source, "metadata", {"n": {}}),
+    ]
+    check()
+    for change in changes:
+        change()
+        check()
+        check()
+
+
+def test_one_object_stands_for_a_version() -> None:
+    catalog = Catalog.from_str(_yaml("a", 1) + _yaml("a", 3)[len(HEAD):])
+    third = catalog["a"]
+    assert third.version == 3 and catalog["a", 3] is catalog["a", -1] is catalog["a"][3] is third
+    catalog["a"] = Source("csv")
+    fourth = catalog["a", 4]
+    assert catalog["a"] is fourth is not third and catalog["a", 3] is third and catalog["a", 1].version == 1
+    del catalog["a", 4]
+    assert catalog["a"] is third and catalog["a", 3] is third and fourth.driver_name == "csv"
+    del catalog["a"]
+    assert third.metadata == {"v": 3} and "a" not in catalog
+
+
+HEAD = "!YamlCatalog\nversion: 0.20.2\nsources:\n"
+
+
+def _yaml(name: str, version: int) -> str:
+    return HEAD + (f"- !YamlSource\n  identifier: {name}\n  driver_name: jsonl\n  version: {version}\n"
+                   f"  metadata:\n    v: {version}\n")

@@ -76,8 +76,14 @@ def check_source(source: object) -> None:
         raise TypeError(f"a catalog holds Sources, not {type(source).__name__}")
 
 
+_OF_CATALOG: dict[int, CatalogSource] = {}
+
+
 class CatalogSource(Source):
     """A source as it stands in a catalog; ``source[version]`` is another version of it."""
+
+    # Of the sources that a catalog made; the others have versions of their own.
+    _versions: dict[int, CatalogSource] = _OF_CATALOG
 
     def __init__(
         self,
@@ -91,8 +97,8 @@ class CatalogSource(Source):
         self._identifier = identifier
         self._version = version
         self._catalog = catalog
-        # Only of sources that no catalog made; the others ask their catalog.
-        self._versions = {version: self} if versions is None else versions
+        if versions is not _OF_CATALOG:
+            self._versions = {version: self} if versions is None else versions
 
     def __getattr__(self, name: str) -> Any:
         """A field that was not looked at before."""
@@ -174,7 +180,7 @@ class CatalogSource(Source):
 
     def __reduce__(self) -> Any:
         # The catalog goes along, and the source is the one that stands in it.
-        if self._catalog._made.get(self._key()) is self:
+        if self._catalog.get(self._key()) is self:
             return _source_of, (self._catalog, self._key())
         source = Source(self.driver_name, self.driver_kwargs, self.metadata)
         return CatalogSource, (source, self._identifier, self._catalog, self._version)
@@ -200,9 +206,6 @@ class CatalogSource(Source):
     def open(self, **options: Any) -> Any:
         """The source's samples: ``get_driver().get_iter(**options)``."""
         return self.get_driver().get_iter(**options)
-
-
-_OF_CATALOG: dict[int, CatalogSource] = {}
 
 
 def _source_of(catalog: Catalog, key: CatalogKey) -> CatalogSource:
@@ -287,9 +290,9 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
     def _start(self, native: _native.Catalog) -> None:
         self._native = native
-        self._made: dict[tuple[str, int], CatalogSource] = {}
-        self._live: dict[tuple[str, int], CatalogSource] = {}  # those that have their fields
         self._latest: dict[str, CatalogSource] = {}
+        self._made: dict[tuple[str, int], CatalogSource] = {}  # but for those
+        self._live: dict[tuple[str, int], CatalogSource] = {}  # those of both that have their fields
 
     @staticmethod
     def _of(native: _native.Catalog) -> Catalog:
@@ -309,19 +312,17 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         source.__dict__.update(zip(FIELDS, fields[1:]))
         self._live[key] = source
 
-    def _find(self, name: str, version: int) -> CatalogSource | None:
-        number = self._native.resolve(name, version)
-        if not number:
-            return None
-        key = (name, number)
-        source = self._made.get(key)
-        if source is None:
-            source = self._made[key] = CatalogSource.__new__(CatalogSource)
-            source._identifier = name
-            source._version = number
-            source._catalog = self
-            source._versions = _OF_CATALOG
+    def _locate(self, name: str, version: int) -> CatalogSource | None:
+        source: CatalogSource | None = self._native.locate(
+            self, self._latest, self._made, CatalogSource, name, version
+        )
         return source
+
+    def _unsettle(self, name: str) -> None:
+        """Another version will be the latest."""
+        source = self._latest.pop(name, None)
+        if source is not None:
+            self._made[name, source._version] = source
 
     def _release(self, name: str, version: int) -> None:
         """A source that goes keeps its fields for who holds it."""
@@ -341,30 +342,32 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
     # --- a mapping ---
 
     def __getitem__(self, identifier: Key) -> CatalogSource:
-        kept: dict[Any, CatalogSource] = self._latest if isinstance(identifier, str) else self._made
-        source = kept.get(identifier)
+        if isinstance(identifier, str):
+            source = self._latest.get(identifier)
+            if source is None:
+                source = self._locate(identifier, LATEST)
+                if source is None:
+                    return DummyCatalogSource(identifier, self)  # type: ignore[return-value]
+            return source
+        source = self._made.get(identifier)
         if source is not None:
             return source
         name, version = _split(identifier)
-        source = self._find(name, version)
+        source = self._locate(name, version)
         if source is None:
-            if isinstance(identifier, str):
-                return DummyCatalogSource(name, self)  # type: ignore[return-value]
             raise KeyError(self._native.missing(name, version))
-        if version == LATEST:
-            self._latest[name] = source
         return source
 
     def __setitem__(self, identifier: Key, value: Source) -> None:
         name, version = _split(identifier)
         check_source(value)
         number = check_version(name, version)
+        self._unsettle(name)
         if number and self._native.resolve(name, number):
             self._release(name, number)
-        number = self._native.put(name, number, value)
         made = CatalogSource(value, name, self, number, _OF_CATALOG)
+        number = made._version = self._native.put(name, number, made)
         self._made[name, number] = self._live[name, number] = made
-        self._latest.pop(name, None)
 
     def __delitem__(self, identifier: Key) -> None:
         """A name: all its versions; (name, version): that one."""
@@ -374,10 +377,10 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
             gone = [max(gone) if gone and version == LATEST else version]
         if identifier not in self:
             raise KeyError(self._native.missing(name, version))
+        self._unsettle(name)
         for number in gone:
             self._release(name, number)
             self._native.remove(name, number)
-        self._latest.pop(name, None)
 
     def __contains__(self, identifier: object) -> bool:
         name, version = _split(identifier)
