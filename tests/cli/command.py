@@ -8,7 +8,7 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SQUIRREL = str(pathlib.Path(os.environ.get("SQUIRREL", ROOT / "build/cli/squirrel")).resolve())
-TIMEOUT = 60
+TIMEOUT = 300  # of a machine that is busy
 # The pool's threads are detached; what they keep for their next call is not freed when the
 # process ends before them. A sanitizer would call that a leak now and then.
 os.environ["ASAN_OPTIONS"] = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))

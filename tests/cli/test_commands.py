@@ -218,7 +218,7 @@ def test_no_command_shows_the_help_and_fails(squirrel):
     (["--where", "label = 3"], ""), (["--where", "label == 3 and"], ""), (["--driver", "jsnol"], "jsonl")])
 def test_wrong_values_say_what_is_expected(squirrel, packed, words, part):
     done = subprocess.run([squirrel.program, "cat", "packed", *words], cwd=squirrel.folder, capture_output=True,
-                          text=True, timeout=60)
+                          text=True, timeout=300)
     assert done.returncode in (1, 2) and part in done.stderr and len(done.stderr.splitlines()) == 1
 
 
@@ -255,7 +255,7 @@ complete_words squirrel pack --over
 complete_words squirrel pack --cod
 complete_words squirrel cat --cod
 """
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300)
     assert done.stdout.splitlines() == ["pack", "--overwrite", "--codec", ""] and not done.stderr
 
 

@@ -34,7 +34,7 @@ def shell(tmp_path):
 
     def run(line: str, folder: pathlib.Path = tmp_path) -> subprocess.CompletedProcess:
         return subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=folder, env=environment, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
 
     return run
 

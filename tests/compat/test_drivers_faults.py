@@ -38,8 +38,8 @@ def test_shards_are_opened_at_the_same_time(tmp_path: Path) -> None:
         protocol = "late"
         store: dict = {}
         pseudo_dirs = [""]
-        now = most = 0
-        lock = threading.Lock()
+        now = most = waits = 0
+        lock = threading.Condition()
 
         @classmethod
         def _strip_protocol(cls, path):
@@ -50,7 +50,10 @@ def test_shards_are_opened_at_the_same_time(tmp_path: Path) -> None:
                 with Late.lock:
                     Late.now += 1
                     Late.most = max(Late.most, Late.now)
-                time.sleep(0.05)
+                    Late.waits += 1
+                    Late.lock.notify_all()
+                    # Where they come one after another, the first ones wait in vain.
+                    Late.waits < 4 and Late.lock.wait_for(lambda: Late.most > 1, timeout=2)
                 with Late.lock:
                     Late.now -= 1
             return super()._open(path, mode, **kwargs)

@@ -300,7 +300,7 @@ def test_async_map_with_executors() -> None:
 
 def test_async_map_runs_at_the_same_time() -> None:
     together = threading.Barrier(4)
-    s = S(range(8)).async_map(lambda x: together.wait(timeout=20) * 0 + x, buffer=8, max_workers=4)
+    s = S(range(8)).async_map(lambda x: together.wait(timeout=60) * 0 + x, buffer=8, max_workers=4)
     assert s.collect() == list(range(8))
 
 
@@ -344,23 +344,29 @@ def test_an_unknown_executor() -> None:
 @pytest.mark.fault("abandoned-pool")
 def test_an_abandoned_iterator_ends_its_threads() -> None:
     calls: list[int] = []
+    go_on = threading.Event()
 
     def slow(x: int) -> int:
         calls.append(x)
-        time.sleep(0.02)
+        assert x == 0 or go_on.wait(60)
         return x
 
     before = threading.active_count()
     items = iter(S(range(10_000)).async_map(slow, max_workers=2, buffer=50))
     next(items)
     assert threading.active_count() > before
+    before += 1
+    late = threading.Timer(5, go_on.set)  # for who waits for the threads here
+    late.start()
     del items
     gc.collect()
-    for _ in range(200):
+    go_on.set()
+    for _ in range(1200):
         if threading.active_count() <= before:
             break
         time.sleep(0.05)
     assert threading.active_count() <= before
+    late.cancel()
     # What waited in the buffer isn't worked through for nobody.
     assert len(calls) < 40
 
@@ -368,7 +374,7 @@ def test_an_abandoned_iterator_ends_its_threads() -> None:
 def test_async_content() -> None:
     with ThreadPoolExecutor(1) as pool:
         content = AsyncContent("item", str.upper, pool)
-        assert content.value() == content.value(timeout=5) == "ITEM"
+        assert content.value() == content.value(timeout=60) == "ITEM"
 
 
 def test_dask() -> None:

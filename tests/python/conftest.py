@@ -55,7 +55,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def script(tmp_path: Path):
     """Runs Python code in a process of its own: script(code, timeout=...) -> CompletedProcess."""
 
-    def run(code: str, *args: str, timeout: float = 60, **kw: object):
+    def run(code: str, *args: str, timeout: float = 300, **kw: object):
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(code))
         return subprocess.run(

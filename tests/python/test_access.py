@@ -105,7 +105,7 @@ def test_map_style_dataset_of_torch(images: Path) -> None:
         """
     import textwrap
 
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(images)], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(images)], check=True, timeout=300)
 
 
 def test_threads_and_forks(images: Path) -> None:

@@ -151,7 +151,7 @@ def run(home: Path):
 
     def run(code: str) -> list[str]:
         code = f"import sys; sys.path.insert(0, {str(site)!r})\n" + textwrap.dedent(code)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return done.stdout.splitlines()
 

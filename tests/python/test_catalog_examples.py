@@ -21,7 +21,7 @@ def run(folder: Path, name: str, *arguments: object, **environment: object) -> l
     mine = {k: v for k, v in os.environ.items() if not k.startswith(("XDG_", "SQUIRREL_"))}
     mine |= {"HOME": str(folder / "home"), "XDG_DATA_DIRS": str(folder / "none"), **map_text(environment)}
     done = subprocess.run([sys.executable, EXAMPLES / name, *map(str, arguments)], cwd=folder, env=mine,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 
@@ -69,7 +69,7 @@ def test_a_package_that_offers_sources(project: Path) -> None:
     subprocess.run(["cp", "-r", EXAMPLES / "pets_package", package], check=True)
     done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
                            "--no-index", "--disable-pip-version-check", "--target", site, package],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     printed = run(project, "join_catalogs.py", "project.yaml", "pets", PYTHONPATH=site)
     assert "pets@1  jsonl  default" in printed and "pets@2  jsonl  default" in printed

@@ -20,7 +20,7 @@ def run(name: str, cwd: Path) -> str:
 
 def run_python(words: list, cwd: Path, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, timeout=300,
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, timeout=600,
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stdout + done.stderr

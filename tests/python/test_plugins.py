@@ -143,7 +143,7 @@ def test_squirrel_datasets_core(tmp_path: Path) -> None:
         pytest.skip(f"not there: pip install --no-deps --target {folder} squirrel-datasets-core==0.3.1")
     done = subprocess.run(
         [sys.executable, "-c", USES_DATASETS, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=300,
     )
     # The package prints what else it could not import.
     last = (done.stdout.splitlines() or [""])[-1]
