@@ -67,11 +67,12 @@ SQRL_CHECK int sqrl_plan_rename(struct sqrl_plan *plan, const char *const *from,
 #define SQRL_SINGLE_SAMPLES UINT64_MAX
 /* Random order of all samples: chunks (runs of blocks) are permuted, and samples within
  * windows of about sixteen chunks, window_bytes in memory together (0: 64 MiB). A running
- * shuffle holds about two windows: one is handed out while the next is read. A compressed
- * file that is only read from its beginning is one chunk: many small ones shuffle better.
- * With SQRL_SINGLE_SAMPLES any sample may come next: each is read for itself with the
- * block it is in, which is slow but needs no window; the samples of all shards must be
- * counted (SQRL_E_UNSUPPORTED when the iterator is opened).
+ * shuffle holds about two windows (of more than 64 MiB from local files one and a half):
+ * one is handed out while the next is read; the context's memory budget grows by what it
+ * lacks for that. A compressed file that is only read from its beginning is one chunk:
+ * many small ones shuffle better. With SQRL_SINGLE_SAMPLES any sample may come next: each
+ * is read for itself with the block it is in, which is slow but needs no window; the
+ * samples of all shards must be counted (SQRL_E_UNSUPPORTED when the iterator is opened).
  * Another epoch (sqrl_iterator_options) gives another order of the same seed.
  * Must stand before take, skip and batch. */
 SQRL_CHECK int sqrl_plan_shuffle_all(struct sqrl_plan *plan, uint64_t seed,

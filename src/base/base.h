@@ -149,11 +149,11 @@ unsigned sqrl_default_threads(unsigned siblings);
 
 /* --- slabs: recycled large memory --- */
 /* sqrl_buffer_new takes from here; direct use is for memory without a reference count.
- * Sizes are rounded to classes (powers of two and their 1.5-fold from 64 KiB). Slabs of 2
- * MiB and more are aligned to 2 MiB and asked to be huge pages. Freed slabs are kept for
- * reuse up to the idle limit (default 64 MiB a context), beyond it unmapped. `*capacity`
- * is what may be used and what sqrl_slab_give must be told. The caller keeps the context
- * alive. Slabs that were taken before a fork stay valid in the child. */
+ * Sizes are rounded to classes (powers of two from 64 KiB, their 1.5-fold and 8/7). Slabs
+ * of 2 MiB and more are aligned to 2 MiB and asked to be huge pages. Freed slabs are kept
+ * for reuse up to the idle limit (default 64 MiB a context), beyond it unmapped.
+ * `*capacity` is what may be used and what sqrl_slab_give must be told. The caller keeps
+ * the context alive. Slabs that were taken before a fork stay valid in the child. */
 void *sqrl_slab_take(struct sqrl_context *context, size_t size, size_t *capacity,
                      struct sqrl_error *err);
 void sqrl_slab_give(struct sqrl_context *context, void *slab, size_t capacity);
@@ -170,6 +170,10 @@ void sqrl_slab_drop(struct sqrl_context *context, size_t bytes);
 bool sqrl_budget_take(struct sqrl_context *context, uint64_t bytes, bool force);
 void sqrl_budget_give(struct sqrl_context *context, uint64_t bytes);
 uint64_t sqrl_budget_limit(const struct sqrl_context *context);
+/* Raises the limit until sqrl_budget_narrow with the same number: for who was asked for
+ * more than there is, as shuffled windows are. The sum of all must stay below 2^63. */
+void sqrl_budget_widen(struct sqrl_context *context, uint64_t bytes);
+void sqrl_budget_narrow(struct sqrl_context *context, uint64_t bytes);
 uint64_t sqrl_budget_used(const struct sqrl_context *context);
 
 /* --- log --- */

@@ -52,7 +52,7 @@ void sqrl_pool_release(struct sqrl_pool *pool);
 uint32_t sqrl_pool_generation(const struct sqrl_pool *pool);
 
 /* --- slab.c --- */
-#define SQRL_SLAB_CLASSES 64
+#define SQRL_SLAB_CLASSES 96
 #define SQRL_SLAB_IDLE_LIMIT ((size_t)64 << 20)
 
 struct sqrl_region;

@@ -3,8 +3,9 @@
  * First touch of fresh pages is dear, several times less so for huge pages. Slabs are cut
  * from regions: maps that are asked to be huge pages and stay mapped for the next taker.
  * A region serves one class. It holds 2 MiB of slabs, or 6 MiB where a slab is 1.5 times
- * a power of two, so that nothing is left over; a slab of 2 MiB and more is a region of
- * its own.
+ * a power of two and 8 MiB where it is 8/7 of one, so that nothing is left over; a slab
+ * of 2 MiB and more is a region of its own. The 8/7 are for blocks: they aim at 1 MiB and
+ * are a sample larger.
  *
  *     | header page | slab 0 | slab 1 | ...        the header is found from a slab's
  * address: ^ a multiple of 8 MiB          no region that is shared is longer
@@ -48,12 +49,23 @@ struct sqrl_region {
     uint32_t generation;
 };
 
+/* 8/7 of it in whole pages, where a region's bits are enough for it; else nothing more.
+ */
+static size_t seventh_more(size_t base) {
+    if (base == SQRL_SLAB_MIN_BYTES || base >= HUGE_BYTES)
+        return base;
+    return base / 7 * 8 & ~(HEADER_BYTES - 1);
+}
+
 bool sqrl_slab_class(size_t size, unsigned *index, size_t *capacity) {
     size_t base = SQRL_SLAB_MIN_BYTES;
-    for (unsigned i = 0; i < SQRL_SLAB_CLASSES; i += 2, base <<= 1) {
-        if (size <= base + base / 2) {
-            *index = i + (size > base);
-            *capacity = size > base ? base + base / 2 : base;
+    for (unsigned i = 0; i < SQRL_SLAB_CLASSES; i += 3, base <<= 1) {
+        const size_t sizes[] = {base, seventh_more(base), base + base / 2};
+        for (unsigned k = 0; k < 3; k++) {
+            if (size > sizes[k])
+                continue;
+            *index = i + k;
+            *capacity = sizes[k];
             return true;
         }
     }
@@ -76,7 +88,8 @@ static struct sqrl_region *region_of(void *slab, size_t capacity) {
 static size_t region_length(unsigned index, size_t slab_bytes) {
     if (slab_bytes >= HUGE_BYTES)
         return slab_bytes;
-    return index % 2 == 0 ? HUGE_BYTES : 3 * HUGE_BYTES;
+    static const size_t lengths[] = {HUGE_BYTES, REGION_ALIGN, 3 * HUGE_BYTES};
+    return lengths[index % 3];
 }
 
 static struct sqrl_region *map_region(struct sqrl_slabs *slabs, unsigned index,

@@ -340,6 +340,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     free(it->first_left);
     sqrl_assign_reset(it);
     sqrl_slab_drop(it->context, it->slabs_held);
+    sqrl_budget_narrow(it->context, it->budget_widened);
     for (unsigned i = 0; i < it->workers; i++) {
         sqrl_locator_free(it->worker[i].locator);
         free(it->worker[i].found);

@@ -209,6 +209,7 @@ struct sqrl_iterator {
     uint64_t seed, epoch;
     uint64_t window_bytes;
     size_t slabs_held; /* sqrl_slab_hold: a window gives back what the next one takes */
+    uint64_t budget_widened; /* sqrl_budget_widen: windows that it has no room for */
     bool windowed; /* ASSIGN collects windows and hands out samples from all over them */
     uint64_t window_cut; /* bytes loaded that end a window, whatever the order foresaw */
 

@@ -1,5 +1,6 @@
 /* sequence.c - which chunks an iterator reads: what is known of the shards becomes an
  * order. */
+#include "driver/access.h"
 #include "stream/executor.h"
 #include "stream/plan.h"
 #include "stream/state.h"
@@ -15,8 +16,9 @@
 #define UNITS_PER_WINDOW 16u
 #define MAX_UNIT_BYTES (UINT64_C(64) << 20)
 #define DEALT_BLOCK_BYTES                                                                \
-    (UINT64_C(5) << 18)                      /* of a block that does not tell its size   \
-                                              */
+    (UINT64_C(5) << 18) /* of a block that does not tell its size                        \
+                         */
+#define MAX_WINDOW_BYTES (UINT64_C(1) << 40)
 #define MAX_KEPT_BYTES (UINT64_C(256) << 20) /* of windows, for later iterators */
 
 /* Nodes that a sample takes on the tape, from its schema. */
@@ -185,6 +187,25 @@ static int open_deal(struct sqrl_iterator *it, const struct sqrl_order_shard *sh
     return SQRL_OK;
 }
 
+/* Memory for windows, beyond what the budget has room for anyway. While one is consumed
+ * the next is read: from far away all of it, from this machine's files half. */
+static void open_windows(struct sqrl_iterator *it, bool sized) {
+    uint64_t window = SQRL_MIN(it->window_cut, MAX_WINDOW_BYTES);
+    bool half = window > SQRL_DEFAULT_WINDOW_BYTES && sqrl_source_local(it->source);
+    uint64_t need = window + (half ? window / 2 : window);
+    it->limit_bytes = SQRL_MAX(it->limit_bytes, need);
+    it->budget_widened = need - SQRL_MIN(need, 2 * SQRL_DEFAULT_WINDOW_BYTES);
+    sqrl_budget_widen(it->context, it->budget_widened);
+    uint64_t idle = window / 2 * 3;
+    sqrl_slab_keep(it->context, SQRL_MIN(idle, MAX_KEPT_BYTES));
+    it->slabs_held = (size_t)idle;
+    sqrl_slab_hold(it->context, it->slabs_held);
+    if (it->deal)
+        it->window_cut = UINT64_MAX; /* windows end where they were planned to */
+    else                             /* the estimate decides, unless it is far off */
+        it->window_cut *= sized ? 2 : 1;
+}
+
 int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schema,
                        struct sqrl_states *states, struct sqrl_error *err) {
     uint64_t count = it->shards, skipped = 0;
@@ -217,18 +238,8 @@ int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schem
         if (!code && states)
             code = sqrl_states_apply(it, states, 1, 0, err);
     }
-    if (it->windowed) {
-        it->limit_bytes = SQRL_MAX(it->limit_bytes, 2 * it->window_cut);
-        uint64_t idle = SQRL_MIN(it->window_cut, UINT64_MAX / 2) / 2 * 3;
-        sqrl_slab_keep(it->context, SQRL_MIN(idle, MAX_KEPT_BYTES));
-        it->slabs_held = (size_t)idle;
-        sqrl_slab_hold(it->context, it->slabs_held);
-        if (it->deal)
-            it->window_cut = UINT64_MAX; /* windows end where they were planned to */
-        else
-            it->window_cut *=
-                sized ? 2 : 1; /* the estimate decides, unless it is far off */
-    }
+    if (it->windowed)
+        open_windows(it, sized);
     free(shards);
     return code;
 }

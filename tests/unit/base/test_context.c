@@ -79,6 +79,13 @@ static void test_budget(void **state) {
     assert_int_equal(sqrl_budget_used(context), 1500);
     sqrl_budget_give(context, 1500);
     assert_int_equal(sqrl_budget_used(context), 0);
+    sqrl_budget_widen(context, 200);
+    assert_int_equal(sqrl_budget_limit(context), 1200);
+    assert_true(sqrl_budget_take(context, 1200, false));
+    assert_false(sqrl_budget_take(context, 1, false));
+    sqrl_budget_narrow(context, 200);
+    assert_int_equal(sqrl_budget_limit(context), 1000);
+    sqrl_budget_give(context, 1200);
     assert_int_equal(metric(context, "budget.used_bytes"), 0);
     assert_int_equal(metric(context, "budget.peak_bytes"), 1500);
     sqrl_context_unref(context);

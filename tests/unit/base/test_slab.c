@@ -10,14 +10,17 @@ static void test_classes(void **state) {
     } rows[] = {
         {0, 64 * KIB, 0},
         {64 * KIB, 64 * KIB, 0},
-        {64 * KIB + 1, 96 * KIB, 1},
-        {96 * KIB, 96 * KIB, 1},
-        {96 * KIB + 1, 128 * KIB, 2},
-        {MIB, MIB, 8},
-        {MIB + 1, 1536 * KIB, 9},
-        {2 * MIB - 1, 2 * MIB, 10},
-        {2 * MIB + 1, 3 * MIB, 11},
-        {100 * MIB, 128 * MIB, 22},
+        {64 * KIB + 1, 96 * KIB, 2},
+        {96 * KIB, 96 * KIB, 2},
+        {96 * KIB + 1, 128 * KIB, 3},
+        {128 * KIB + 1, 144 * KIB, 4},
+        {144 * KIB + 1, 192 * KIB, 5},
+        {MIB, MIB, 12},
+        {MIB + 1, 1168 * KIB, 13},
+        {1168 * KIB + 1, 1536 * KIB, 14},
+        {2 * MIB - 1, 2 * MIB, 15},
+        {2 * MIB + 1, 3 * MIB, 17},
+        {100 * MIB, 128 * MIB, 33},
     };
     for (size_t i = 0; i < SQRL_COUNT_OF(rows); i++) {
         unsigned index;
@@ -35,8 +38,8 @@ static void test_classes(void **state) {
 /* Every slab of a full region is there, apart from the others, aligned, and writable. */
 static void test_slabs_do_not_overlap(void **state) {
     enum { SLABS = 70 };
-    static const size_t sizes[] = {64 * KIB,  96 * KIB,   192 * KIB,
-                                   768 * KIB, 1536 * KIB, 2 * MIB};
+    static const size_t sizes[] = {64 * KIB,  96 * KIB,   144 * KIB,  192 * KIB,
+                                   768 * KIB, 1168 * KIB, 1536 * KIB, 2 * MIB};
     struct sqrl_context *context = new_context(1);
     for (size_t s = 0; s < SQRL_COUNT_OF(sizes); s++) {
         int count = sizes[s] > MIB ? 6 : SLABS;

@@ -212,6 +212,39 @@ static void budget_comes_back(void **state) {
     }
 }
 
+/* A window that the budget has no room for widens it while the iterator is there. */
+static void windows_widen_the_budget(void **state) {
+    (void)state;
+    struct syn_shard table[2];
+    struct sqrl_rng rng;
+    sqrl_rng_init(&rng, 6);
+    random_table(&rng, table, 2);
+    struct sqrl_context *context = syn_context(2, 1000);
+    struct sqrl_source *source = syn_source(context, table, 2);
+    for (uint64_t mib = 64; mib <= 1024; mib *= 16) {
+        struct sqrl_plan *plan = syn_plan(source);
+        struct sqrl_iterator *it;
+        struct sqrl_run *run;
+        struct sqrl_error err;
+        SYN_STAGE(plan, sqrl_plan_shuffle_all(plan, 1, mib << 20, SYN_OUT));
+        syn_must(sqrl_iterator_open(plan, &it, &err), &err);
+        uint64_t more = sqrl_budget_limit(context) - 1000;
+        if (mib == 64)
+            assert_int_equal(more, 0);
+        else /* one window and at least a half, less what is there for small ones */
+            assert_in_range(more, (mib / 2 * 3 - 128) << 20, (mib * 2 - 128) << 20);
+        syn_must(sqrl_iterator_next_run(it, &run, &err), &err);
+        sqrl_run_release(run);
+        sqrl_iterator_close(it);
+        for (unsigned wait = 0; sqrl_budget_limit(context) > 1000 && wait < 60000; wait++)
+            usleep(1000); /* workers are letting go */
+        assert_int_equal(sqrl_budget_limit(context), 1000);
+        sqrl_plan_unref(plan);
+    }
+    sqrl_source_unref(source);
+    sqrl_context_unref(context);
+}
+
 /* list(stream): batches that a user keeps do not stop the stream, whatever the budget. */
 static void kept_batches(void **state) {
     (void)state;
@@ -606,6 +639,7 @@ int main(void) {
         cmocka_unit_test(cancel_and_close),
         cmocka_unit_test(cancel_wakes),
         cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(windows_widen_the_budget),
         cmocka_unit_test(after_fork),
         cmocka_unit_test(allocation_faults),
         cmocka_unit_test(many_iterators),
