@@ -27,7 +27,9 @@ enum sqrl_format_flag {
     SQRL_FORMAT_INDEXED = 1,
     SQRL_FORMAT_WRITES = 2,
     /* open() knows what to do with args->sidecar. */
-    SQRL_FORMAT_SIDECAR = 4
+    SQRL_FORMAT_SIDECAR = 4,
+    /* open() reads the end of the file, not its beginning. */
+    SQRL_FORMAT_TAIL = 8
 };
 
 /* What sniffing sees: the first bytes of a file (up to 4 KiB), and, when they begin a

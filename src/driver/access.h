@@ -3,6 +3,7 @@
 #define SQRL_DRIVER_ACCESS_H
 
 #include "driver/block_cache.h"
+#include "driver/fetch.h"
 #include "sqrl/source.h"
 
 struct sqrl_access {
@@ -28,6 +29,5 @@ bool sqrl_source_row_find(const struct sqrl_source *source, uint64_t shard,
 struct sqrl_access *sqrl_source_access(struct sqrl_source *source);
 struct sqrl_fs *sqrl_source_fs(const struct sqrl_source *source, size_t *prefix_size);
 const struct sqrl_settings *sqrl_source_settings(const struct sqrl_source *source);
-bool sqrl_source_local(const struct sqrl_source *source);
 
 #endif

@@ -3,28 +3,61 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "driver/fetch.h"
 #include "driver/source_inner.h"
 #include "sqrl/codec.h"
 
-int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,
-                    struct sqrl_shard_reader **out, struct sqrl_error *err) {
-    *out = NULL;
-    if (shard >= source->count)
-        return sqrl_error_set(err, SQRL_E_INVALID, "there is no shard %llu: %s has %llu",
-                              (unsigned long long)shard, source->url,
-                              (unsigned long long)source->count);
+static int no_shard(const struct sqrl_source *source, uint64_t shard,
+                    struct sqrl_error *err) {
+    return sqrl_error_set(err, SQRL_E_INVALID, "there is no shard %llu: %s has %llu",
+                          (unsigned long long)shard, source->url,
+                          (unsigned long long)source->count);
+}
+
+/* Takes the core over, also on failure. */
+static int new_reader(struct sqrl_source *source, struct sqrl_core *core,
+                      struct sqrl_shard_reader **out, struct sqrl_error *err) {
     struct sqrl_shard_reader *reader = sqrl_calloc(1, sizeof *reader, "reader", err);
-    if (!reader)
+    if (!reader) {
+        sqrl_core_unref(core);
         return SQRL_E_NO_MEMORY;
-    int rc = sqrl_core_get(source, shard, &reader->core, err);
-    if (rc) {
-        free(reader);
-        return rc;
     }
     reader->refs = 1;
+    reader->core = core;
     reader->source = sqrl_source_ref(source);
     *out = reader;
     return SQRL_OK;
+}
+
+int sqrl_shard_open(struct sqrl_source *source, uint64_t shard,
+                    struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    struct sqrl_core *core;
+    *out = NULL;
+    if (shard >= source->count)
+        return no_shard(source, shard, err);
+    int rc = sqrl_core_get(source, shard, &core, err);
+    return rc ? rc : new_reader(source, core, out, err);
+}
+
+int sqrl_shard_open_kept(struct sqrl_source *source, uint64_t shard,
+                         struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    *out = NULL;
+    if (shard >= source->count)
+        return no_shard(source, shard, err);
+    struct sqrl_core *core = sqrl_core_kept(source, shard);
+    return core ? new_reader(source, core, out, err) : SQRL_OK;
+}
+
+int sqrl_shard_open_in(struct sqrl_source *source, uint64_t shard, struct sqrl_file *file,
+                       struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    struct sqrl_core *core;
+    *out = NULL;
+    int rc = sqrl_core_make(source, shard, file, &core, err);
+    return rc ? rc : new_reader(source, core, out, err);
+}
+
+struct sqrl_file *sqrl_shard_reader_file(const struct sqrl_shard_reader *reader) {
+    return reader->core->file;
 }
 
 struct sqrl_shard_reader *sqrl_shard_reader_ref(struct sqrl_shard_reader *reader) {

@@ -136,8 +136,22 @@ static int sidecar_find(struct sqrl_source *source, const struct sqrl_shard *ite
                           (unsigned long long)sidecar->file_bytes, sidecar->format);
 }
 
-static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_core **out,
+static int file_open(struct sqrl_source *source, uint64_t shard, struct sqrl_file **out,
                      struct sqrl_error *err) {
+    const struct sqrl_shard *item = &source->shards[shard];
+    struct sqrl_stat known = {.size = item->file_bytes};
+    int rc = sqrl_file_open_known(source->fs, item->path + source->prefix_size, &known,
+                                  out, err);
+    if (rc == SQRL_OK && (rc = check_size(item, *out, err))) {
+        sqrl_file_unref(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* `file`: that of the shard, NULL: it is opened. */
+static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_file *file,
+                     struct sqrl_core **out, struct sqrl_error *err) {
     *out = NULL;
     const struct sqrl_shard *item = &source->shards[shard];
     struct sqrl_core *core = sqrl_calloc(1, sizeof *core, "shard", err);
@@ -153,10 +167,11 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_cor
         known.samples = core->subset->of_samples;
         known.blocks = core->subset->of_blocks;
     }
-    int rc =
-        sqrl_file_open(source->fs, item->path + source->prefix_size, &core->file, err);
-    if (rc == SQRL_OK)
-        rc = check_size(item, core->file, err);
+    int rc = SQRL_OK;
+    if (file)
+        core->file = sqrl_file_ref(file);
+    else
+        rc = file_open(source, shard, &core->file, err);
     if (rc)
         goto done;
     core->state = sqrl_calloc(1, SQRL_MAX(item->format->reader_size, 1u), "reader", err);
@@ -203,7 +218,7 @@ static void cache_touch(struct sqrl_source *source, size_t i) {
     source->open[0] = core;
 }
 
-static struct sqrl_core *cache_get(struct sqrl_source *source, uint64_t shard) {
+struct sqrl_core *sqrl_core_kept(struct sqrl_source *source, uint64_t shard) {
     struct sqrl_core *core = NULL;
     source_lock(source);
     for (size_t i = 0; i < source->open_count && !core; i++) {
@@ -224,10 +239,9 @@ static uint64_t index_bytes(const struct sqrl_core *core) {
 /* Makes room for one more; those that have to go are put into gone[]. */
 static size_t cache_evict(struct sqrl_source *source, uint64_t bytes,
                           struct sqrl_core *gone[MAX_OPEN]) {
-    size_t count = 0;
-    while (
-        source->open_count == MAX_OPEN ||
-        (source->open_count >= MIN_OPEN && source->open_bytes + bytes > MAX_OPEN_BYTES)) {
+    size_t count = 0, most = sqrl_source_local(source) ? MAX_OPEN_LOCAL : MAX_OPEN;
+    while (source->open_count == most || (source->open_count >= MIN_OPEN &&
+                                          source->open_bytes + bytes > MAX_OPEN_BYTES)) {
         gone[count] = source->open[--source->open_count];
         source->open_bytes -= index_bytes(gone[count++]);
     }
@@ -255,17 +269,28 @@ static void cache_put(struct sqrl_source *source, struct sqrl_core *core) {
 
 int sqrl_core_get(struct sqrl_source *source, uint64_t shard, struct sqrl_core **out,
                   struct sqrl_error *err) {
-    *out = cache_get(source, shard);
-    if (*out)
-        return SQRL_OK;
-    int rc = core_open(source, shard, out, err);
-    if (rc) {
-        const char *path = source->shards[shard].path;
-        return sqrl_error_at_path(err, rc, path, path + source->prefix_size);
-    }
-    if ((*out)->indexed)
+    *out = sqrl_core_kept(source, shard);
+    return *out ? SQRL_OK : sqrl_core_make(source, shard, NULL, out, err);
+}
+
+static int at_shard(const struct sqrl_source *source, uint64_t shard, int rc,
+                    struct sqrl_error *err) {
+    const char *path = source->shards[shard].path;
+    return rc ? sqrl_error_at_path(err, rc, path, path + source->prefix_size) : SQRL_OK;
+}
+
+int sqrl_core_make(struct sqrl_source *source, uint64_t shard, struct sqrl_file *file,
+                   struct sqrl_core **out, struct sqrl_error *err) {
+    int rc = core_open(source, shard, file, out, err);
+    if (rc == SQRL_OK && (*out)->indexed)
         cache_put(source, *out);
-    return SQRL_OK;
+    return at_shard(source, shard, rc, err);
+}
+
+int sqrl_shard_open_file(struct sqrl_source *source, uint64_t shard,
+                         struct sqrl_file **out, struct sqrl_error *err) {
+    *out = NULL;
+    return at_shard(source, shard, file_open(source, shard, out, err), err);
 }
 
 /* --- the source --- */
@@ -368,6 +393,10 @@ const struct sqrl_settings *sqrl_source_settings(const struct sqrl_source *sourc
 
 bool sqrl_source_local(const struct sqrl_source *source) {
     return sqrl_fs_flags(source->fs) & SQRL_FS_LOCAL;
+}
+
+bool sqrl_source_subset_of(const struct sqrl_source *source) {
+    return source->subset != NULL;
 }
 
 void sqrl_source_metrics(struct sqrl_source *source, struct sqrl_fs_metrics *out) {

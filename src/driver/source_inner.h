@@ -8,8 +8,14 @@
 #include "format/sidecar.h"
 
 /* Open files of one source, and memory for their indexes (but of MIN_OPEN of any size).
- */
-enum { MAX_OPEN = 256, MIN_OPEN = 8, MAX_OPEN_BYTES = 128 << 20, BYTES_PER_BLOCK = 64 };
+ * Remote ones are no files of this machine, and a request each to open again. */
+enum {
+    MAX_OPEN_LOCAL = 256,
+    MAX_OPEN = 4096,
+    MIN_OPEN = 8,
+    MAX_OPEN_BYTES = 128 << 20,
+    BYTES_PER_BLOCK = 64
+};
 
 /* What a subset sees of one shard: subset.c. */
 struct sqrl_subset_block {
@@ -82,6 +88,12 @@ struct sqrl_shard_reader {
 /* The shard's open half, from the cache or opened now; a reference of the caller's. */
 SQRL_CHECK int sqrl_core_get(struct sqrl_source *source, uint64_t shard,
                              struct sqrl_core **out, struct sqrl_error *err);
+/* The same from the cache only, or NULL; and opened now, in `file` if that is not NULL.
+ */
+struct sqrl_core *sqrl_core_kept(struct sqrl_source *source, uint64_t shard);
+SQRL_CHECK int sqrl_core_make(struct sqrl_source *source, uint64_t shard,
+                              struct sqrl_file *file, struct sqrl_core **out,
+                              struct sqrl_error *err);
 /* NULL is allowed. */
 void sqrl_core_unref(struct sqrl_core *core);
 

@@ -4,6 +4,7 @@
  * A file or writer holds its file system, and that its context: the last unref of any of
  * them only hands memory back. State areas of the implementers are zeroed and aligned
  * to 16. */
+#include "io/ahead.h"
 #include "io/http/http.h"
 
 #include <stdlib.h>
@@ -27,6 +28,8 @@ struct sqrl_file {
     struct sqrl_stat stat;
     void *state;
     char *path;
+    struct sqrl_lock lock;    /* of the list: */
+    struct sqrl_ahead *ahead; /* atomic head */
 };
 
 struct sqrl_file_writer {
@@ -261,6 +264,7 @@ int sqrl_file_open_known(struct sqrl_fs *fs, const char *path,
         return at_path(fs, path, rc, err);
     }
     file->fs = sqrl_fs_ref(fs);
+    sqrl_lock_init(&file->lock);
     *out = file;
     return SQRL_OK;
 }
@@ -276,6 +280,7 @@ void sqrl_file_unref(struct sqrl_file *file) {
     struct sqrl_fs *fs = file->fs;
     if (fs->ops->file_close)
         fs->ops->file_close(fs->state, file->state);
+    sqrl_lock_reset(&file->lock);
     free(file);
     sqrl_fs_unref(fs);
 }
@@ -290,19 +295,18 @@ const struct sqrl_stat *sqrl_file_stat(const struct sqrl_file *file) {
     return &file->stat;
 }
 
-int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges, size_t count,
-                   const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+struct sqrl_ahead **sqrl_file_ahead(struct sqrl_file *file, struct sqrl_lock **lock) {
+    *lock = &file->lock;
+    return &file->ahead;
+}
+
+struct sqrl_context *sqrl_file_context(const struct sqrl_file *file) {
+    return file->fs->context;
+}
+
+int sqrl_file_read_past(struct sqrl_file *file, struct sqrl_range *ranges, size_t count,
+                        const struct sqrl_cancel *cancel, struct sqrl_error *err) {
     struct sqrl_fs *fs = file->fs;
-    for (size_t i = 0; i < count; i++) {
-        ranges[i].got = 0;
-        if (ranges[i].offset > INT64_MAX ||
-            ranges[i].size > INT64_MAX - ranges[i].offset) {
-            int rc = sqrl_error_set(err, SQRL_E_INVALID,
-                                    "no file reaches to offset %llu + %zu",
-                                    (unsigned long long)ranges[i].offset, ranges[i].size);
-            return name_path(fs, file->path, rc, err);
-        }
-    }
     if (sqrl_cancel_requested(cancel)) {
         int rc = sqrl_error_set(err, SQRL_E_CANCELLED, "reading was cancelled");
         return name_path(fs, file->path, rc, err);
@@ -316,6 +320,47 @@ int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges, size_t cou
     __atomic_fetch_add(&fs->reads, count, __ATOMIC_RELAXED);
     __atomic_fetch_add(&fs->bytes, bytes, __ATOMIC_RELAXED);
     return at_path(fs, file->path, rc, err);
+}
+
+/* Where something is read ahead: the ranges that are not are read together. */
+static int read_beside(struct sqrl_file *file, struct sqrl_range *ranges, size_t count,
+                       const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    enum { FEW = 64 };
+    size_t few_rest[FEW], left = 0, *rest = few_rest;
+    struct sqrl_range few[FEW], *past = few;
+    if (count > FEW) {
+        rest = sqrl_malloc(count * (sizeof *rest + sizeof *past), "ranges to read", err);
+        if (!rest)
+            return name_path(file->fs, file->path, SQRL_E_NO_MEMORY, err);
+        past = (struct sqrl_range *)(void *)(rest + count);
+    }
+    int rc = sqrl_ahead_serve(file, ranges, count, rest, &left, cancel, err);
+    for (size_t i = 0; i < left; i++)
+        past[i] = ranges[rest[i]];
+    if (rc == SQRL_OK && left)
+        rc = sqrl_file_read_past(file, past, left, cancel, err);
+    for (size_t i = 0; i < left; i++)
+        ranges[rest[i]].got = rc == SQRL_OK ? past[i].got : 0;
+    if (rest != few_rest)
+        free(rest);
+    return rc;
+}
+
+int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges, size_t count,
+                   const struct sqrl_cancel *cancel, struct sqrl_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        ranges[i].got = 0;
+        if (ranges[i].offset > INT64_MAX ||
+            ranges[i].size > INT64_MAX - ranges[i].offset) {
+            int rc = sqrl_error_set(err, SQRL_E_INVALID,
+                                    "no file reaches to offset %llu + %zu",
+                                    (unsigned long long)ranges[i].offset, ranges[i].size);
+            return name_path(file->fs, file->path, rc, err);
+        }
+    }
+    if (__atomic_load_n(&file->ahead, __ATOMIC_ACQUIRE))
+        return read_beside(file, ranges, count, cancel, err);
+    return sqrl_file_read_past(file, ranges, count, cancel, err);
 }
 
 int sqrl_file_read_exact(struct sqrl_file *file, uint64_t offset, void *data, size_t size,

@@ -18,6 +18,15 @@ int sqrl_fs_make(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
 struct sqrl_context *sqrl_fs_context(const struct sqrl_fs *fs); /* may be NULL */
 void sqrl_fs_set_flags(struct sqrl_fs *fs, uint32_t flags); /* before anybody has it */
 
+/* What of the file is read ahead: ahead.c. */
+struct sqrl_ahead;
+struct sqrl_ahead **sqrl_file_ahead(struct sqrl_file *file, struct sqrl_lock **lock);
+/* sqrl_file_read, past what is read ahead. */
+SQRL_CHECK int sqrl_file_read_past(struct sqrl_file *file, struct sqrl_range *ranges,
+                                   size_t count, const struct sqrl_cancel *cancel,
+                                   struct sqrl_error *err);
+struct sqrl_context *sqrl_file_context(const struct sqrl_file *file);
+
 /* memory.c: what mem:// of one context holds; owned by the registry. */
 struct sqrl_memory_store;
 struct sqrl_memory_store *sqrl_memory_store_new(struct sqrl_error *err);

@@ -83,6 +83,8 @@ static bool choose(struct sqrl_iterator *it, struct sqrl_job *job, bool only_loo
 
 void sqrl_executor_kick(struct sqrl_iterator *it) {
     struct sqrl_job unused;
+    if (it->io_idle)
+        sqrl_fetch_kick(it);
     if (!it->idle || it->stopped || !choose(it, &unused, true))
         return;
     struct sqrl_worker *worker = it->idle;
@@ -222,6 +224,9 @@ static void run_job(struct sqrl_iterator *it, struct sqrl_worker *worker,
     case JOB_PART:
         run_part(it, job->output, job->part);
         break;
+    case JOB_FETCH:
+        sqrl_fetch_piece(it, job);
+        break;
     case JOB_NONE:
         break;
     }
@@ -284,6 +289,10 @@ int sqrl_executor_start(struct sqrl_iterator *it, struct sqrl_error *err) {
     struct sqrl_worker *workers = sqrl_calloc(threads, sizeof *workers, "workers", err);
     if (!workers)
         return SQRL_E_NO_MEMORY;
+    if (sqrl_fetch_start(it, err)) {
+        free(workers);
+        return SQRL_E_NO_MEMORY;
+    }
     pthread_mutex_lock(&it->lock);
     it->worker = workers;
     it->workers = threads;
@@ -346,6 +355,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
         free(it->worker[i].found);
     }
     free(it->worker);
+    free(it->io_worker);
     for (uint32_t f = 0; f < it->filters; f++)
         free(it->filter[f].map);
     free(it->filter);
@@ -359,6 +369,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     sqrl_filters_free(it->filter_names);
     sqrl_wants_free(it->filter_wants);
     sqrl_account_unref(it->account);
+    sqrl_account_unref(it->fetching);
     pthread_cond_destroy(&it->ready);
     pthread_mutex_destroy(&it->bad_lock);
     free(it->bad);

@@ -25,6 +25,13 @@
 #define MAX_STRANDS 1024u /* live ones: most are finished and wait to be consumed */
 #define RUN_ROWS 1024u    /* of a shuffled run */
 
+/* Of one piece that a strand fetches ahead. */
+struct sqrl_piece_use {
+    uint64_t charged; /* bytes taken from the budget */
+    uint32_t blocks;  /* in it, not loaded yet; once they are counted */
+    bool begun;
+};
+
 struct sqrl_strand {
     struct sqrl_strand *next;
     struct sqrl_chunk chunk;
@@ -41,6 +48,13 @@ struct sqrl_strand {
     uint64_t passed;      /* the same, counted from the chunk's first sample */
     uint32_t loading;     /* tasks under way */
     struct sqrl_loaded *done[STRAND_ROOM];
+    /* Remote, see fetch.c: */
+    struct sqrl_ahead *ahead;   /* what is fetched of its file, or NULL */
+    struct sqrl_piece_use *use; /* [pieces] */
+    uint64_t next_piece, dropped;
+    uint64_t charged;  /* in all */
+    uint32_t fetching; /* I/O jobs under way */
+    bool counted;      /* use[].blocks are known */
 };
 
 /* The blocks of one shuffled window. */
@@ -158,11 +172,19 @@ struct sqrl_assign {
     uint64_t resume_at;      /* rows of the first window that an earlier run has given */
 };
 
-enum sqrl_job_kind { JOB_NONE, JOB_OPEN, JOB_LOAD, JOB_ASSIGN, JOB_FILL, JOB_PART };
+enum sqrl_job_kind {
+    JOB_NONE,
+    JOB_OPEN,
+    JOB_LOAD,
+    JOB_ASSIGN,
+    JOB_FILL,
+    JOB_PART,
+    JOB_FETCH
+};
 struct sqrl_job {
     enum sqrl_job_kind kind;
     struct sqrl_strand *strand;
-    uint64_t block;             /* of the strand */
+    uint64_t block;             /* of the strand; FETCH: piece */
     uint64_t estimate;          /* bytes charged beforehand */
     struct sqrl_output *output; /* FILL: a list by next_work */
     uint32_t part;
@@ -219,7 +241,14 @@ struct sqrl_iterator {
     struct sqrl_worker *worker;
     unsigned workers;
     struct sqrl_worker *idle;
-    struct sqrl_order *order; /* or, dealt: */
+    bool remote; /* shards are opened, and their bytes fetched, by I/O threads: */
+    struct sqrl_pool *io_pool;
+    struct sqrl_worker *io_worker, *io_idle;
+    struct sqrl_strand *fetch_from; /* the first that may have something to fetch */
+    struct sqrl_account *fetching;  /* what is fetched and not loaded */
+    uint64_t fetch_limit;           /* how much that may be now, ... */
+    uint64_t fetch_most;            /* ... and ever */
+    struct sqrl_order *order;       /* or, dealt: */
     struct sqrl_deal *deal;
     struct sqrl_share share;
     struct sqrl_deal_walk walk;
@@ -285,6 +314,12 @@ static inline uint64_t sqrl_stat_get(const uint64_t *counter) {
 
 struct sqrl_states;
 
+/* --- iterator.c --- */
+/* sqrl_iterator_start without starting anything. */
+SQRL_CHECK int sqrl_iterator_make(struct sqrl_plan *plan,
+                                  const struct sqrl_iterator_options *options,
+                                  struct sqrl_iterator **out, struct sqrl_error *err);
+
 /* --- units.c --- */
 /* Counted chunks of about `want_bytes` of the shards that take part; free() them. */
 SQRL_CHECK int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *block_bytes,
@@ -304,6 +339,37 @@ bool sqrl_strand_ready(const struct sqrl_iterator *it);
 /* Lets go of what is loaded: nobody will take it any more. */
 void sqrl_strands_drop(struct sqrl_iterator *it);
 void sqrl_strands_free(struct sqrl_iterator *it);
+/* The next strand of the order, or NULL. */
+struct sqrl_strand *sqrl_strand_add(struct sqrl_iterator *it);
+
+/* --- fetch.c: remote shards; the first ones with the lock held --- */
+bool sqrl_fetch_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only_look);
+/* Starts an idle I/O worker when there is work. */
+void sqrl_fetch_kick(struct sqrl_iterator *it);
+/* The bytes of the strand's next block are there, or it is known why not. */
+bool sqrl_fetch_there(struct sqrl_strand *strand);
+/* A block was loaded: its pieces may be let go. */
+void sqrl_fetch_used(struct sqrl_iterator *it, struct sqrl_strand *strand,
+                     uint64_t block);
+/* What is fetched, when nothing of the strand is under way or to come, to be freed
+ * without the lock; detach: in any case. */
+struct sqrl_ahead *sqrl_fetch_end(struct sqrl_iterator *it, struct sqrl_strand *strand);
+struct sqrl_ahead *sqrl_fetch_detach(struct sqrl_iterator *it,
+                                     struct sqrl_strand *strand);
+/* Without it: */
+void sqrl_fetch_limits(struct sqrl_iterator *it);
+SQRL_CHECK int sqrl_fetch_start(struct sqrl_iterator *it, struct sqrl_error *err);
+SQRL_CHECK int sqrl_fetch_open(struct sqrl_iterator *it, const struct sqrl_job *job,
+                               struct sqrl_shard_reader **reader, struct sqrl_error *err);
+/* The strand will load blocks [from, to) of the shard. */
+SQRL_CHECK int sqrl_fetch_plan(struct sqrl_iterator *it, struct sqrl_strand *strand,
+                               struct sqrl_shard_reader *reader, uint64_t from,
+                               uint64_t to, struct sqrl_error *err);
+void sqrl_fetch_piece(struct sqrl_iterator *it, const struct sqrl_job *job);
+/* The next read of the block asks the network again. */
+void sqrl_fetch_forget(struct sqrl_strand *strand, uint64_t block);
+/* The chunk is all of a shard whose size is known. */
+bool sqrl_chunk_whole(const struct sqrl_source *source, const struct sqrl_chunk *chunk);
 
 /* --- filter_names.c: a field that no sample has --- */
 /* SQRL_E_NOT_FOUND when that is known before reading; `schema`: the source's, if known.

@@ -79,7 +79,7 @@ int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch, struct sqrl_forec
     if (!code)
         code = sqrl_plan_count(plan, &out->items, err);
     if (!code)
-        code = sqrl_iterator_start(plan, &options, &it, err);
+        code = sqrl_iterator_make(plan, &options, &it, err);
     if (code)
         return code;
     struct walk w = {it, out, sqrl_calloc(it->shards + 1, 1, "forecast", err), true};

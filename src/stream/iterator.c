@@ -241,9 +241,9 @@ int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
     return sqrl_iterator_start(plan, NULL, out, err);
 }
 
-int sqrl_iterator_start(struct sqrl_plan *plan,
-                        const struct sqrl_iterator_options *options,
-                        struct sqrl_iterator **out, struct sqrl_error *err) {
+int sqrl_iterator_make(struct sqrl_plan *plan,
+                       const struct sqrl_iterator_options *options,
+                       struct sqrl_iterator **out, struct sqrl_error *err) {
     *out = NULL;
     struct sqrl_iterator *it = sqrl_calloc(1, sizeof *it, "iterator", err);
     if (!it)
@@ -270,14 +270,32 @@ int sqrl_iterator_start(struct sqrl_plan *plan,
     it->out_tail = &it->out_head;
     it->fill_tail = &it->fill_head;
     it->account = sqrl_account_new(it->context, err);
+    it->fetching = sqrl_account_new(it->context, err);
     it->filter_wants = sqrl_wants_new(err);
-    int code = it->account && it->filter_wants ? SQRL_OK : SQRL_E_NO_MEMORY;
+    int code =
+        it->account && it->fetching && it->filter_wants ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!code)
         code = open_parts(it, options, err);
     if (code)
         sqrl_executor_unref(it);
     else
         *out = it;
+    return code;
+}
+
+static int start(struct sqrl_iterator *it, struct sqrl_error *err) {
+    return it->pool || it->finished ? SQRL_OK : sqrl_executor_start(it, err);
+}
+
+/* What is remote is asked for before the consumer asks. */
+int sqrl_iterator_start(struct sqrl_plan *plan,
+                        const struct sqrl_iterator_options *options,
+                        struct sqrl_iterator **out, struct sqrl_error *err) {
+    int code = sqrl_iterator_make(plan, options, out, err);
+    if (!code && (*out)->remote && (code = start(*out, err))) {
+        sqrl_iterator_close(*out);
+        *out = NULL;
+    }
     return code;
 }
 
@@ -369,10 +387,6 @@ static void keep_last(struct sqrl_iterator *it, struct sqrl_output *o) {
         sqrl_executor_recycle(it, it->last_but_one);
     it->last_but_one = it->last;
     it->last = o;
-}
-
-static int start(struct sqrl_iterator *it, struct sqrl_error *err) {
-    return it->pool || it->finished ? SQRL_OK : sqrl_executor_start(it, err);
 }
 
 /* From the last hand-off to this call the consumer was at work. */

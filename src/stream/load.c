@@ -5,6 +5,7 @@
  * byte a row; the error itself is made anew (sqrl_load_explain) when the row's turn
  * comes, if it comes: a take() before it, or a filter, may leave it out.
  */
+#include "io/ahead.h"
 #include "stream/executor.h"
 #include "value/schema.h"
 
@@ -523,7 +524,8 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
     struct sqrl_shard_reader *reader = NULL;
     struct sqrl_error error;
     sqrl_error_clear(&error);
-    int code = sqrl_shard_open(it->source, s->chunk.shard, &reader, &error);
+    int code = it->remote ? sqrl_fetch_open(it, job, &reader, &error)
+                          : sqrl_shard_open(it->source, s->chunk.shard, &reader, &error);
     uint64_t skipped_blocks = 0, skipped = 0, passed = 0, total = 0;
     bool indexed = !code && sqrl_shard_reader_indexed(reader);
     if (indexed) {
@@ -535,7 +537,11 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
         else
             skipped_blocks = sqrl_chunk_cut(reader, &s->chunk, &total, &passed);
     }
+    if (!code && it->remote)
+        code = sqrl_fetch_plan(it, s, reader, s->chunk.first_block + skipped_blocks,
+                               s->chunk.first_block + total, &error);
     pthread_mutex_lock(&it->lock);
+    s->fetching -= it->remote;
     if (code) {
         s->state = STRAND_ENDED;
         s->total = s->claimed = 1;
@@ -556,7 +562,9 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
             reader = NULL;
         }
     }
+    struct sqrl_ahead *ahead = sqrl_fetch_end(it, s);
     pthread_mutex_unlock(&it->lock);
+    sqrl_ahead_free(ahead);
     sqrl_shard_reader_unref(reader);
 }
 
@@ -649,19 +657,29 @@ static int read_block(struct sqrl_iterator *it, const struct sqrl_job *job,
     return sqrl_shard_reader_next(s->reader, &it->cancel, block, err);
 }
 
+/* Damage may have come with the transfer: what is remote is read once more. */
+static uint64_t retries(const struct sqrl_iterator *it, const struct sqrl_strand *s,
+                        int code) {
+    bool damage = code == SQRL_E_CORRUPT || code == SQRL_E_TRUNCATED;
+    return sqrl_on_error_retries(it) + (damage && s->ahead);
+}
+
 void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
                      const struct sqrl_job *job) {
     struct sqrl_strand *s = job->strand;
     struct sqrl_block *block = NULL;
     struct sqrl_loaded *loaded = NULL;
     struct sqrl_shard_reader *finished = NULL;
+    struct sqrl_ahead *ahead = NULL;
     struct sqrl_error error;
     sqrl_error_clear(&error);
     bool passed_on = false;
     int code = read_block(it, job, &block, &passed_on, &error);
-    for (uint64_t n = sqrl_on_error_retries(it);
-         n && code && !block && s->indexed && sqrl_on_error_covers(code); n--)
+    for (uint64_t n = retries(it, s, code);
+         n && code && !block && s->indexed && sqrl_on_error_covers(code); n--) {
+        sqrl_fetch_forget(s, job->block);
         code = read_block(it, job, &block, &passed_on, &error);
+    }
     bool end = !code && !block, unread = !block && s->indexed;
     if (block) {
         struct sqrl_error fault = error;
@@ -686,6 +704,7 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
     pthread_mutex_lock(&it->lock);
     it->loading--;
     s->loading--;
+    sqrl_fetch_used(it, s, job->block);
     s->busy = s->busy && passed_on; /* another task's by now */
     if (loaded && loaded->bytes_held) {
         it->block_estimate = loaded->bytes_held;
@@ -713,8 +732,10 @@ void sqrl_load_block(struct sqrl_iterator *it, struct sqrl_worker *worker,
         (s->state == STRAND_ENDED || (s->indexed && s->claimed == s->total))) {
         finished = s->reader;
         s->reader = NULL;
+        ahead = sqrl_fetch_end(it, s);
     }
     pthread_mutex_unlock(&it->lock);
+    sqrl_ahead_free(ahead);
     sqrl_loaded_unref(loaded); /* too late: nobody takes it any more */
     sqrl_shard_reader_unref(finished);
 }

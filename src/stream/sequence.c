@@ -1,7 +1,7 @@
 /* sequence.c - which chunks an iterator reads: what is known of the shards becomes an
  * order. */
-#include "driver/access.h"
 #include "stream/executor.h"
+#include "driver/fetch.h"
 #include "stream/plan.h"
 #include "stream/state.h"
 
@@ -240,6 +240,8 @@ int sqrl_sequence_open(struct sqrl_iterator *it, const struct sqrl_schema *schem
     }
     if (it->windowed)
         open_windows(it, sized);
+    it->remote = !sqrl_source_local(it->source);
+    sqrl_fetch_limits(it);
     free(shards);
     return code;
 }

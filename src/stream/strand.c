@@ -4,6 +4,7 @@
  * those in front of it have all the blocks they may have. load_from is the first strand
  * that may still have something to claim.
  */
+#include "io/ahead.h"
 #include "stream/executor.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static bool bare(const struct sqrl_strand *s) {
 static bool claim_block(struct sqrl_iterator *it, struct sqrl_strand *s,
                         struct sqrl_job *job, bool only_look) {
     if (s->state != STRAND_OPEN || s->busy || claimed_all(s) ||
-        s->claimed - s->taken >= STRAND_ROOM)
+        s->claimed - s->taken >= STRAND_ROOM || !sqrl_fetch_there(s))
         return false;
     /* Until the columns are fixed, only the head of the line is read. */
     if (it->batch && !it->columns && (it->loading || s != it->head || !bare(s)))
@@ -66,7 +67,7 @@ static bool claim_block(struct sqrl_iterator *it, struct sqrl_strand *s,
     return true;
 }
 
-static struct sqrl_strand *add_strand(struct sqrl_iterator *it) {
+struct sqrl_strand *sqrl_strand_add(struct sqrl_iterator *it) {
     struct sqrl_chunk chunk;
     if (it->order_ended || it->strands >= MAX_STRANDS)
         return NULL;
@@ -96,13 +97,14 @@ static struct sqrl_strand *add_strand(struct sqrl_iterator *it) {
     it->strands++;
     if (!it->load_from)
         it->load_from = s;
+    if (!it->fetch_from)
+        it->fetch_from = s;
     return s;
 }
 
 static bool claim_open(struct sqrl_iterator *it, struct sqrl_strand *s,
                        struct sqrl_job *job, bool only_look) {
-    (void)it;
-    if (s->state != STRAND_NEW)
+    if (s->state != STRAND_NEW || it->remote)
         return false;
     if (!only_look) {
         *job = (struct sqrl_job){.kind = JOB_OPEN, .strand = s};
@@ -124,14 +126,14 @@ bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only
         if (active > it->workers)
             return false;
     }
-    if (it->order_ended || it->strands >= MAX_STRANDS)
+    if (it->order_ended || it->strands >= MAX_STRANDS || it->remote)
         return false;
     /* Running ahead is for as long as there is memory for it. */
     if (it->head && sqrl_account_ahead(it->account) >= it->limit_bytes)
         return false;
     if (only_look)
         return true;
-    struct sqrl_strand *s = add_strand(it);
+    struct sqrl_strand *s = sqrl_strand_add(it);
     return s && claim_open(it, s, job, false);
 }
 
@@ -139,13 +141,16 @@ bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only
 
 static bool complete(const struct sqrl_strand *s) {
     return (s->state == STRAND_ENDED || (s->state == STRAND_OPEN && s->indexed)) &&
-           s->taken == s->total && !s->loading;
+           s->taken == s->total && !s->loading && !s->fetching;
 }
 
 static void drop_head(struct sqrl_iterator *it) {
     struct sqrl_strand *s = it->head;
     if (it->load_from == s)
         it->load_from = s->next;
+    if (it->fetch_from == s)
+        it->fetch_from = s->next;
+    sqrl_ahead_free(sqrl_fetch_detach(it, s));
     it->head = s->next;
     if (!it->head)
         it->tail = &it->head;
@@ -225,6 +230,8 @@ void sqrl_strands_drop(struct sqrl_iterator *it) {
             sqrl_loaded_unref(s->done[i]);
             s->done[i] = NULL;
         }
+        if (it->remote)
+            sqrl_ahead_free(sqrl_fetch_end(it, s));
     }
 }
 
