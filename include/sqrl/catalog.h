@@ -224,8 +224,12 @@ SQRL_CHECK int sqrl_catalog_places(struct sqrl_context *context,
                                    sqrl_catalog_place_fn visit, void *arg,
                                    struct sqrl_error *err);
 /* The union of all of them. A file that can't be read, and a version that two have with
- * different contents, are errors that name the places. (Python's Catalog.default() joins
- * what plug-ins offer, too.) */
+ * different contents, are errors that name the places.
+ * Python packages offer sources, too. Where the environment variable SQUIRREL_PYTHON
+ * names an interpreter that has this package (a path, or a name on the PATH), it is asked
+ * in a process of its own, and the catalog is its Catalog.default(): all of the above,
+ * with URLs that its file systems know, and what its plug-ins offer. That runs the
+ * plug-ins' code, so only the user's environment can ask for it. */
 SQRL_CHECK int sqrl_catalog_default(struct sqrl_context *context,
                                     struct sqrl_catalog **out, struct sqrl_error *err);
 /* Adds a catalog to the user's configuration, or takes it away again; a relative path is

@@ -338,6 +338,27 @@ static PyObject *catalog_remove(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* open(name, version): what a source names, opened by one of the library's drivers. */
+static PyObject *catalog_open(PyObject *self, PyObject *args) {
+    struct ext_state *state = ext_state_of(self);
+    struct sqrl_context *context = ext_context(state);
+    struct sqrl_catalog_source found;
+    struct sqrl_source *source = NULL;
+    struct sqrl_error err = {0};
+    const char *name;
+    long long version;
+    if (context == NULL || !PyArg_ParseTuple(args, "sL", &name, &version))
+        return NULL;
+    int code = sqrl_catalog_find(get(self), name, version, &found, &err);
+    if (code == SQRL_OK) {
+        Py_BEGIN_ALLOW_THREADS
+        code = sqrl_catalog_source_open(context, &found, NULL, &source, &err);
+        Py_END_ALLOW_THREADS
+    }
+    return code != SQRL_OK ? ext_raise(state, &err)
+                           : ext_source_new(state, source, false);
+}
+
 /* --- set algebra --- */
 
 typedef int (*combine_fn)(const struct sqrl_catalog *, const struct sqrl_catalog *,
@@ -455,12 +476,14 @@ PyObject *ext_catalog_subscribe(PyObject *module, PyObject *args) {
     struct sqrl_context *context = ext_context(state);
     struct sqrl_error err = {0};
     const char *url;
-    int add;
+    int add, code;
     bool changed;
     if (context == NULL || !PyArg_ParseTuple(args, "sp", &url, &add))
         return NULL;
-    int code = (add ? sqrl_catalog_subscribe : sqrl_catalog_unsubscribe)(context, url,
-                                                                         &changed, &err);
+    Py_BEGIN_ALLOW_THREADS /* another process may be at it */
+    code = (add ? sqrl_catalog_subscribe : sqrl_catalog_unsubscribe)(context, url,
+                                                                     &changed, &err);
+    Py_END_ALLOW_THREADS
     return code != SQRL_OK ? ext_raise(state, &err) : PyBool_FromLong(changed);
 }
 
@@ -492,6 +515,8 @@ static PyMethodDef catalog_methods[] = {
      "Takes over sources from a dict of (name, version) to Source."},
     METHOD(remove, METH_VARARGS, "($self, name, version, /)",
            "Removes a version; 0: all of the name."),
+    METHOD(open, METH_VARARGS, "($self, name, version, /)",
+           "Opens a source, which must not change meanwhile."),
     METHOD(union, METH_VARARGS, "($self, other, conflict, /)",
            "conflict: 0 error, 1 ours, 2 theirs."),
     METHOD(join, METH_O, "($self, other, /)", "A union of what has none in common."),

@@ -94,7 +94,9 @@ class Stream(Composable):
         head, mark, _ = self.url.partition("#")
         names_source = not head or head.endswith((".yaml", ".yml", ".json"))
         if mark and names_source and not os.path.exists(self.url):
-            return _native.open_catalog(self.url)
+            from squirrel.catalog._places import open_default
+
+            return _native.open_catalog(self.url) if head else open_default(self.url[1:])
         if "storage_options" in self.options or "://" in self.url:
             from squirrel._remote import open_source
 

@@ -67,6 +67,10 @@ void sqrl_catalog_value_unref(struct sqrl_catalog_value *value);
 unsigned sqrl_catalog_value_differs(const struct sqrl_catalog_value *a,
                                     const struct sqrl_catalog_value *b);
 
+/* --- the default catalog that a Python interpreter knows (ask_python.c) --- */
+SQRL_CHECK int sqrl_catalog_ask_python(const char *python, struct sqrl_catalog **out,
+                                       struct sqrl_error *err);
+
 /* --- changing (edit.c) --- */
 /* Room for so many names and items more. */
 SQRL_CHECK int sqrl_catalog_reserve(struct sqrl_catalog *catalog, uint32_t names,

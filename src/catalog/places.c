@@ -1,13 +1,16 @@
 /* places.c - the user's catalogs: environment, configuration, known folders. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "catalog/catalog.h"
 #include "sqrl/fs.h"
 
 #define VARIABLE "SQUIRREL_CATALOGS"
+#define PYTHON "SQUIRREL_PYTHON"
 
 enum { MAX_CONFIG_BYTES = 1 << 20, MAX_PATH = 4096 };
 
@@ -302,7 +305,10 @@ static int load_place(void *arg, const struct sqrl_catalog_place *place,
 int sqrl_catalog_default(struct sqrl_context *context, struct sqrl_catalog **out,
                          struct sqrl_error *err) {
     struct loading loading = {.context = context};
+    const char *python = getenv(PYTHON);
     *out = NULL;
+    if (python && *python)
+        return sqrl_catalog_ask_python(python, out, err);
     int code = sqrl_catalog_new(&loading.all, err);
     if (!code)
         code = sqrl_catalog_places(context, load_place, &loading, err);
@@ -323,13 +329,8 @@ static int write_text(struct sqrl_context *context, const char *path,
                       const struct sqrl_bytes *text, struct sqrl_error *err) {
     struct sqrl_fs *fs = NULL;
     struct sqrl_file_writer *file = NULL;
-    char *inner = NULL, *folder = sqrl_strdup(path, err);
-    int code = folder ? sqrl_fs_for_url(context, path, NULL, &fs, &inner, err)
-                      : SQRL_E_NO_MEMORY;
-    if (!code) {
-        *strrchr(folder, '/') = '\0';
-        code = sqrl_fs_make_directory(fs, folder, err);
-    }
+    char *inner = NULL;
+    int code = sqrl_fs_for_url(context, path, NULL, &fs, &inner, err);
     if (!code)
         code = sqrl_file_create(fs, inner, true, &file, err);
     if (!code)
@@ -338,6 +339,31 @@ static int write_text(struct sqrl_context *context, const char *path,
         code = sqrl_file_commit(file, err);
     else if (file)
         sqrl_file_abort(file);
+    sqrl_fs_unref(fs);
+    free(inner);
+    return code;
+}
+
+/* Makes the configuration's folder and locks it, so that nobody's line is lost where
+ * several subscribe at once; *lock is to be closed. A file system without locks (-1) goes
+ * without. */
+static int lock_folder(struct sqrl_context *context, const char *path, int *lock,
+                       struct sqrl_error *err) {
+    struct sqrl_fs *fs = NULL;
+    char *inner = NULL;
+    char *folder = sqrl_format(err, "%.*s", (int)(strrchr(path, '/') - path), path);
+    *lock = -1;
+    int code = folder ? sqrl_fs_for_url(context, folder, NULL, &fs, &inner, err)
+                      : SQRL_E_NO_MEMORY;
+    if (!code)
+        code = sqrl_fs_make_directory(fs, inner, err);
+    if (!code)
+        *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (*lock >= 0 && flock(*lock, LOCK_EX) != 0)
+        if (errno != EINTR) {
+            close(*lock);
+            *lock = -1;
+        }
     sqrl_fs_unref(fs);
     free(inner);
     free(folder);
@@ -385,6 +411,7 @@ static int change(struct sqrl_context *context, const char *url, bool add, bool 
     struct sqrl_bytes kept = {0};
     char *path = NULL, *text = NULL, *full = NULL;
     bool found = false;
+    int lock = -1;
     if (changed)
         *changed = false;
     if (!*url || strpbrk(url, "\n;") || *url == '#')
@@ -393,9 +420,11 @@ static int change(struct sqrl_context *context, const char *url, bool add, bool 
                               "of a catalog, without line ends or ;",
                               url);
     int code = (path = config_path(err)) && (full = full_path(url, true, err))
-                   ? read_text(context, path, &text, err)
+                   ? lock_folder(context, path, &lock, err)
                : err && err->code ? (int)err->code
                                   : SQRL_E_NOT_FOUND;
+    if (!code)
+        code = read_text(context, path, &text, err);
     if (!code)
         code = without(text, full, &kept, &found, err);
     if (!code && add && !found) {
@@ -408,6 +437,8 @@ static int change(struct sqrl_context *context, const char *url, bool add, bool 
         if (!code && changed)
             *changed = true;
     }
+    if (lock >= 0)
+        close(lock);
     sqrl_bytes_reset(&kept);
     free(full);
     free(text);

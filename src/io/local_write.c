@@ -18,6 +18,7 @@
 #define CALL_BYTES ((size_t)16 << 20)
 #define WRITE_BACK_BYTES ((uint64_t)8 << 20)
 #define NAME_TRIES 16
+#define MAX_LINKS 40
 
 /* --- opening --- */
 
@@ -39,9 +40,29 @@ static int split(const char *path, char **directory, const char **name,
     return *directory ? SQRL_OK : SQRL_E_NO_MEMORY;
 }
 
+/* Where a path leads to: what a link names is replaced, not the link. To be freed. */
+static char *follow(const char *path, struct sqrl_error *err) {
+    char target[PATH_MAX];
+    char *at = sqrl_strdup(path, err);
+    for (int i = 0; at && i < MAX_LINKS; i++) {
+        ssize_t size = readlink(at, target, sizeof target - 1);
+        if (size <= 0)
+            return at;
+        target[size] = '\0';
+        const char *slash = *target == '/' ? NULL : strrchr(at, '/');
+        char *next = slash ? sqrl_format(err, "%.*s/%s", (int)(slash - at), at, target)
+                           : sqrl_strdup(target, err);
+        free(at);
+        at = next;
+    }
+    return at;
+}
+
 /* Is there something under the final name that must not be replaced? */
-static int check_target(struct sqrl_local_writer *w, struct sqrl_error *err) {
+static int check_target(struct sqrl_local_writer *w, mode_t *mode,
+                        struct sqrl_error *err) {
     struct stat st;
+    *mode = 0;
     if (fstatat(w->directory, w->name, &st, 0) != 0) {
         if (errno == ENOENT)
             return SQRL_OK;
@@ -56,6 +77,7 @@ static int check_target(struct sqrl_local_writer *w, struct sqrl_error *err) {
         return sqrl_error_set(
             err, SQRL_E_EXISTS,
             "is there already; choose another name or ask to replace it");
+    *mode = st.st_mode & 07777;
     return SQRL_OK;
 }
 
@@ -82,11 +104,14 @@ int sqrl_local_writer_open(void *fs, const char *path, bool replace, void *write
                            struct sqrl_error *err) {
     struct sqrl_local *local = fs;
     struct sqrl_local_writer *w = writer;
-    char *directory = NULL;
+    char *directory = NULL, *followed = NULL;
     const char *name;
+    mode_t mode = 0; /* of the file that is replaced */
     w->fd = w->directory = -1;
     w->replace = replace;
-    int rc = split(path, &directory, &name, err);
+    if (replace && !(followed = follow(path, err)))
+        return SQRL_E_NO_MEMORY;
+    int rc = split(followed ? followed : path, &directory, &name, err);
     if (rc == SQRL_OK) {
         w->name = sqrl_strdup(name, err);
         rc = w->name ? SQRL_OK : SQRL_E_NO_MEMORY;
@@ -102,12 +127,15 @@ int sqrl_local_writer_open(void *fs, const char *path, bool replace, void *write
                                       directory);
     }
     if (rc == SQRL_OK)
-        rc = check_target(w, err);
+        rc = check_target(w, &mode, err);
     if (rc == SQRL_OK)
         rc = sqrl_buffer_new(local->context, BUFFER_BYTES, &w->buffer, err);
     if (rc == SQRL_OK)
         rc = make_temporary(w, err);
+    if (rc == SQRL_OK && mode)
+        (void)fchmod(w->fd, mode); /* who may read it stays as it was, where it can */
     free(directory);
+    free(followed);
     if (rc != SQRL_OK)
         sqrl_local_writer_abort(fs, w);
     return rc;

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -237,3 +239,34 @@ def test_a_catalog_that_is_not_there_is_no_subscription(two, home):
     (["show"], "show wants"), (["subscribe", "--remove"], "--remove")])
 def test_wrong_words(squirrel, words, part):
     assert part in squirrel.error("catalog", *words, code=2)
+
+
+def test_plugins_of_a_python_that_is_named(squirrel, tmp_path):
+    """SQUIRREL_PYTHON names an interpreter: what its packages offer is in the default catalog."""
+    pytest.importorskip("squirrel._native")
+    site = tmp_path / "site"
+    (site / "offer-1.0.dist-info").mkdir(parents=True)
+    (site / "offer-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: offer\nVersion: 1.0\n")
+    (site / "offer-1.0.dist-info/entry_points.txt").write_text("[squirrel]\noffer = offer\n")
+    (site / "offer.py").write_text(
+        "from squirrel.catalog import CatalogKey, Source\n"
+        "from squirrel.framework.plugins.hookimpl import hookimpl\n"
+        "print('noise')\n"
+        "@hookimpl\n"
+        "def squirrel_sources():\n"
+        f"    return [(CatalogKey('offered', 3), Source('jsonl', {{'url': {str(tmp_path / 'x.jsonl')!r}}}))]\n")
+    (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "mine.yaml").write_text("sources: [{identifier: mine, driver_name: csv}]\n")
+    bare = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": "", "XDG_DATA_DIRS": str(tmp_path),
+            "SQUIRREL_CATALOGS": str(tmp_path / "mine.yaml"), "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+    assert squirrel("catalog", "ls", env=bare).stdout == "mine@1  csv  \n"
+    env = {**bare, "SQUIRREL_PYTHON": sys.executable}
+    listed = squirrel("catalog", "ls", env=env)
+    assert listed.stdout.splitlines() == ["mine@1  csv  ", f"offered@3  jsonl  {tmp_path}/x.jsonl"]
+    assert "noise" in listed.stderr
+    assert json.loads(squirrel("cat", "#offered@3", env=env).stdout) == {"a": 1}
+    message = squirrel.error("catalog", "ls", env={**bare, "SQUIRREL_PYTHON": "no-such-python"})
+    assert "SQUIRREL_PYTHON" in message and "no-such-python can't be started" in message
+    (tmp_path / "mine.yaml").write_text("sources: [")
+    message = squirrel("catalog", "ls", env=env, code=1).stderr
+    assert "mine.yaml" in message and "line 2" in message

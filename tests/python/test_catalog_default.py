@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -240,3 +241,50 @@ def test_drivers_of_packages_open_sources(run) -> None:
         print(Catalog.default()["numbers"].get_driver().get_iter().collect())
     """)
     assert printed[-1] == "[0, 1, 2]"
+
+
+def test_open_finds_what_packages_offer(run, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text('{"n": 1}\n')
+    install(run.site, "offer", f"return [(CatalogKey('a@b', 2), Source('jsonl', {{'url': {str(tmp_path / 'lines.jsonl')!r}}}))]")
+    printed = run("""
+        import squirrel
+        for reference in ("#a@b", "#a@b@2", "#a@b@-1"):
+            print(squirrel.open(reference).collect())
+        try:
+            squirrel.open("#a@b@1")
+        except squirrel.NotFoundError as error:
+            print(error)
+    """)
+    assert printed[1:4] == ["[{'n': 1}]"] * 3 and printed[4] == 'source "a@b" has no version 1; it has 2'
+
+
+def test_the_module_prints_the_default_catalog(run, home: Path) -> None:
+    """What the library and the command read where SQUIRREL_PYTHON names an interpreter."""
+    install(run.site, "pets", "return [(CatalogKey('pets', 1), Source('csv'))]")
+    write(home / "mine.yaml", "mine")
+    Catalog.subscribe(home / "mine.yaml")
+
+    def ask() -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-m", "squirrel.catalog"], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join([str(run.site), *sys.path])})
+
+    done = ask()
+    assert done.returncode == 0 and "loaded pets" in done.stderr and done.stdout.endswith("\n# whole\n")
+    assert names(Catalog.from_str(done.stdout)) == ["mine", "pets"]
+    (home / "mine.yaml").write_text("sources: [")
+    done = ask()
+    assert done.returncode == 1 and done.stdout.startswith("corrupt: ") and done.stdout.count("\n") == 1
+    assert "mine.yaml" in done.stdout and "line 2" in done.stdout
+
+
+def test_a_configuration_that_is_a_link_is_written_through(home: Path, no_plugins: None) -> None:
+    (home / ".config/squirrel").mkdir(parents=True)
+    (home / "dotfiles").write_text("# mine\n")
+    (home / ".config/squirrel/catalogs").symlink_to(home / "dotfiles")
+    assert Catalog.subscribe("/a.yaml") is True
+    assert (home / ".config/squirrel/catalogs").is_symlink() and (home / "dotfiles").read_text() == "# mine\n/a.yaml\n"
+    link = home / "link.yaml"
+    link.symlink_to(home / "target.yaml")
+    for name in ("a", "b"):
+        write(link, name)
+        assert link.is_symlink() and names(Catalog.from_files([home / "target.yaml"])) == [name]

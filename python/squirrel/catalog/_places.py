@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from squirrel import _native
 from squirrel._errors import ExistsError
@@ -111,6 +112,17 @@ def subscribed() -> Iterator[tuple[str, _native.Catalog]]:
             where = f"{origin}, line {line}" if line else origin
             error.add_note(f"this catalog is one of the default catalog's: {where}")
             raise
+
+
+def open_default(reference: str) -> _native.Source:
+    """Opens ``name`` or ``name@version`` of the default catalog, plug-ins' sources too."""
+    from squirrel.catalog.catalog import Catalog
+
+    catalog = Catalog.default()._synced()
+    name, mark, version = reference.rpartition("@")
+    if not (name and mark and re.fullmatch(r"-1|[0-9]+", version)):
+        name, version = reference, "-1"
+    return catalog.open(name, int(version))
 
 
 # --- plug-ins ---

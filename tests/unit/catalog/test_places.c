@@ -8,7 +8,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -141,11 +143,97 @@ static void test_no_memory(void **state) {
     }
 }
 
+/* A program that stands for an interpreter. */
+static void write_program(const char *name, const char *lines) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fprintf(file, "#!/bin/sh\n%s\n", lines);
+    fclose(file);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static int ask(const char *program, struct sqrl_catalog **catalog,
+               struct sqrl_error *err) {
+    char path[256];
+    snprintf(path, sizeof path, "%%s/%s", program);
+    set("SQUIRREL_PYTHON", path);
+    memset(err, 0, sizeof *err);
+    int code = sqrl_catalog_default(context, catalog, err);
+    unsetenv("SQUIRREL_PYTHON");
+    return code;
+}
+
+static void test_python_is_asked(void **state) {
+    struct sqrl_catalog *catalog;
+    struct sqrl_catalog_source source;
+    struct sqrl_error err;
+    write_program("good", "test \"$*\" = '-m squirrel.catalog' && test ! -t 0 && "
+                          "echo 'sources: [{identifier: offered, driver_name: csv}]' && "
+                          "echo '# whole'");
+    assert_int_equal(ask("good", &catalog, &err), SQRL_OK);
+    assert_int_equal(sqrl_catalog_count(catalog), 1);
+    assert_int_equal(sqrl_catalog_find(catalog, "offered", 1, &source, NULL), SQRL_OK);
+    sqrl_catalog_free(catalog);
+
+    write_program("told", "echo 'exists: both have it'; exit 1");
+    assert_int_equal(ask("told", &catalog, &err), SQRL_E_EXISTS);
+    assert_null(catalog);
+    assert_string_equal(err.message, "both have it");
+    assert_string_equal(err.where, "SQUIRREL_PYTHON");
+
+    write_program("killed", "echo 'sources: []'; kill -9 $$");
+    assert_int_equal(ask("killed", &catalog, &err), SQRL_E_USER);
+    assert_non_null(strstr(err.message, "squirrel.catalog"));
+    write_program("torn", "echo 'sources: ['; echo '# whole'");
+    assert_int_equal(ask("torn", &catalog, &err), SQRL_E_CORRUPT);
+    assert_int_equal(ask("nowhere", &catalog, &err), SQRL_E_NOT_FOUND);
+    assert_non_null(strstr(err.message, "/nowhere"));
+    set("SQUIRREL_PYTHON", "");
+    assert_names((const char *const[]){"env", "a", "b"}, 3); /* as if it was not set */
+    unsetenv("SQUIRREL_PYTHON");
+}
+
+/* Each in a process of its own: no line is lost. */
+static void test_many_subscribe_at_once(void **state) {
+    enum { WRITERS = 8, LINES = 10 };
+    pid_t writer[WRITERS];
+    char path[64];
+    int status;
+    for (int i = 0; i < WRITERS; i++) {
+        writer[i] = fork();
+        assert_true(writer[i] >= 0);
+        if (writer[i])
+            continue;
+        struct sqrl_context *own;
+        int code = sqrl_context_new(NULL, &own, NULL);
+        for (int n = 0; n < LINES && !code; n++) {
+            snprintf(path, sizeof path, "/none/%d-%d.yaml", i, n);
+            code = sqrl_catalog_subscribe(own, path, NULL, NULL);
+        }
+        _exit(code);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(waitpid(writer[i], &status, 0), writer[i]);
+        assert_int_equal(status, 0);
+    }
+    for (int i = 0; i < WRITERS * LINES; i++) {
+        bool changed = false;
+        snprintf(path, sizeof path, "/none/%d-%d.yaml", i / LINES, i % LINES);
+        assert_int_equal(sqrl_catalog_unsubscribe(context, path, &changed, NULL),
+                         SQRL_OK);
+        assert_true(changed);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_subscribing),
         cmocka_unit_test(test_conflict),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_python_is_asked),
+        cmocka_unit_test(test_many_subscribe_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

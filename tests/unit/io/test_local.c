@@ -449,14 +449,66 @@ static void test_relative(void **state) {
     assert_int_equal(access(at(e, "relative"), R_OK), 0);
 }
 
+static void replace(struct env *e, const char *name, const char *text) {
+    struct sqrl_file_writer *writer;
+    struct sqrl_error err = {0};
+    assert_int_equal(sqrl_file_create(e->fs, at(e, name), true, &writer, &err), SQRL_OK);
+    assert_int_equal(sqrl_file_write(writer, text, strlen(text), &err), SQRL_OK);
+    assert_int_equal(sqrl_file_commit(writer, &err), SQRL_OK);
+}
+
+/* What a link leads to is replaced, and keeps who may read it; the link stays. */
+static void test_replacing_through_links(void **state) {
+    struct env *e = *state;
+    struct sqrl_file_writer *writer;
+    struct sqrl_error err = {0};
+    struct stat st;
+    char inner[600], text[8] = "";
+    assert_int_equal(mkdir(at(e, "sub"), 0700), 0);
+    replace(e, "sub/file", "old");
+    assert_int_equal(chmod(at(e, "sub/file"), 0640), 0);
+    assert_int_equal(symlink("sub/second", at(e, "first")), 0);
+    assert_int_equal(symlink("file", at(e, "sub/second")), 0);
+    replace(e, "first", "new");
+    assert_int_equal(lstat(at(e, "first"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(lstat(at(e, "sub/second"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(lstat(at(e, "sub/file"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    FILE *file = fopen(at(e, "sub/file"), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text, file), 3);
+    fclose(file);
+    assert_string_equal(text, "new");
+
+    /* To nowhere yet, and in a circle. */
+    snprintf(inner, sizeof inner, "%s", at(e, "sub/later"));
+    assert_int_equal(symlink(inner, at(e, "dangling")), 0);
+    replace(e, "dangling", "made");
+    assert_int_equal(access(inner, R_OK), 0);
+    assert_int_equal(symlink("circle", at(e, "circle")), 0);
+    assert_int_not_equal(sqrl_file_create(e->fs, at(e, "circle"), true, &writer, &err),
+                         SQRL_OK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_kinds),       TEST(test_permission),      TEST(test_shrinking),
-        TEST(test_one_call),    TEST(test_links),           TEST(test_depth),
-        TEST(test_full_disk),   TEST(test_file_size_limit), TEST(test_killed),
-        TEST(test_sweep_rules), TEST(test_temporary_names), TEST(test_relative),
+        TEST(test_kinds),
+        TEST(test_permission),
+        TEST(test_shrinking),
+        TEST(test_one_call),
+        TEST(test_links),
+        TEST(test_depth),
+        TEST(test_full_disk),
+        TEST(test_file_size_limit),
+        TEST(test_killed),
+        TEST(test_sweep_rules),
+        TEST(test_temporary_names),
+        TEST(test_relative),
+        TEST(test_replacing_through_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
