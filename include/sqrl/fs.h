@@ -208,6 +208,8 @@ SQRL_API struct sqrl_file *sqrl_file_ref(struct sqrl_file *file);
 SQRL_API void sqrl_file_unref(struct sqrl_file *file);
 SQRL_API uint64_t sqrl_file_size(const struct sqrl_file *file);
 SQRL_API const char *sqrl_file_path(const struct sqrl_file *file);
+/* Those of its file system. */
+SQRL_API uint32_t sqrl_file_flags(const struct sqrl_file *file);
 SQRL_API const struct sqrl_stat *sqrl_file_stat(const struct sqrl_file *file);
 /* Batched ranged read, see struct sqrl_range. */
 SQRL_CHECK int sqrl_file_read(struct sqrl_file *file, struct sqrl_range *ranges,

@@ -1,7 +1,8 @@
 /* Loading blocks. A compressed block is read into a recycled buffer, checked and
- * decompressed. A stored block is read straight to its place in one batched read, the
- * framing between its pieces into a scratch, and the checksum goes over both in the order
- * of the file: its only copy is the one from the page cache.
+ * decompressed. A stored block is read straight to its place in one batched read (from
+ * this machine's files in a few), the framing between its pieces into a scratch, and the
+ * checksum goes over both in the order of the file: its only copy is the one from the
+ * page cache.
  */
 #include "format/native_inner.h"
 
@@ -65,6 +66,7 @@ static int load_compressed(struct native_reader *reader, const struct native_blo
 
 /* Pieces and framing that fit on the stack: blocks up to 4 MiB. */
 enum { FEW_PIECES = 32, FEW_FRAMING = 512 };
+enum { LOCAL_RANGES = 4 }; /* two pieces, 256 KiB */
 
 /* The batched read of a stored block: framing, piece, framing, piece ... [framing]. */
 struct stored_plan {
@@ -111,11 +113,10 @@ static int plan_make(const struct sqrl_codec_ops *codec, const struct native_blo
     return SQRL_OK;
 }
 
-static int plan_check(const struct stored_plan *plan, const struct sqrl_codec_ops *codec,
-                      const struct native_block *block, struct sqrl_error *err) {
-    struct sqrl_xxh3_state state;
-    sqrl_xxh3_init(&state);
-    for (size_t i = 0; i < plan->count; i++) {
+/* Checks what was read of ranges [from, to) and adds it to the checksum. */
+static int plan_sum(const struct stored_plan *plan, size_t from, size_t to,
+                    struct sqrl_xxh3_state *state, struct sqrl_error *err) {
+    for (size_t i = from; i < to; i++) {
         const struct sqrl_range *range = &plan->ranges[i];
         if (range->got < range->size)
             return sqrl_error_set(
@@ -123,9 +124,15 @@ static int plan_check(const struct stored_plan *plan, const struct sqrl_codec_op
                 "the file ends at offset %llu, within the block: it was "
                 "cut while it was read",
                 LLU(range->offset + range->got));
-        sqrl_xxh3_update(&state, range->data, range->size);
+        sqrl_xxh3_update(state, range->data, range->size);
     }
-    if (sqrl_xxh3_digest(&state) != block->checksum)
+    return SQRL_OK;
+}
+
+static int plan_check(const struct stored_plan *plan, const struct sqrl_codec_ops *codec,
+                      const struct native_block *block, struct sqrl_xxh3_state *state,
+                      struct sqrl_error *err) {
+    if (sqrl_xxh3_digest(state) != block->checksum)
         return native_checksum_differs(block, err);
     uint8_t *expected = plan->framing + plan->framing_size;
     codec->stored_framing(block->raw, expected);
@@ -137,16 +144,27 @@ static int plan_check(const struct stored_plan *plan, const struct sqrl_codec_op
     return SQRL_OK;
 }
 
+/* From this machine's files a few pieces a call: their checksum is taken while they are
+ * in the cache. From elsewhere all in one batch. */
 static int load_stored(struct native_reader *reader, const struct native_block *block,
                        const struct sqrl_cancel *cancel, struct sqrl_buffer *raw,
                        struct sqrl_error *err) {
     struct stored_plan plan;
+    struct sqrl_xxh3_state state;
     int rc = plan_make(reader->tail.codec, block, raw->data, &plan, err);
     if (rc)
         return rc;
-    rc = sqrl_file_read(reader->file, plan.ranges, plan.count, cancel, err);
+    sqrl_xxh3_init(&state);
+    bool local = sqrl_file_flags(reader->file) & SQRL_FS_LOCAL;
+    size_t step = local ? LOCAL_RANGES : plan.count;
+    for (size_t i = 0; i < plan.count && rc == SQRL_OK; i += step) {
+        size_t n = SQRL_MIN(step, plan.count - i);
+        rc = sqrl_file_read(reader->file, plan.ranges + i, n, cancel, err);
+        if (rc == SQRL_OK)
+            rc = plan_sum(&plan, i, i + n, &state, err);
+    }
     if (rc == SQRL_OK)
-        rc = plan_check(&plan, reader->tail.codec, block, err);
+        rc = plan_check(&plan, reader->tail.codec, block, &state, err);
     if (plan.ranges != plan.few)
         free(plan.ranges);
     return rc;

@@ -291,6 +291,9 @@ uint64_t sqrl_file_size(const struct sqrl_file *file) {
 const char *sqrl_file_path(const struct sqrl_file *file) {
     return file->path;
 }
+uint32_t sqrl_file_flags(const struct sqrl_file *file) {
+    return sqrl_fs_flags(file->fs);
+}
 const struct sqrl_stat *sqrl_file_stat(const struct sqrl_file *file) {
     return &file->stat;
 }

@@ -74,6 +74,10 @@ static uint32_t write_cells(const struct view *v, struct sqrl_loaded *to, uint32
             to->lengths[(size_t)column->lengths * to->count + row] = length;
         if (SQRL_UNLIKELY(node == SQRL_NO_NODE))
             ((uint8_t *)(uintptr_t)to->missing)[c] = 1;
+        if (node == SQRL_NO_NODE ||
+            !sqrl_column_direct(column, &v->nodes[node],
+                                &to->direct[(size_t)c * to->count + row]))
+            to->plain &= ~(UINT64_C(1) << SQRL_MIN(c, 63u));
     }
     return columns->count;
 }

@@ -80,7 +80,8 @@ int sqrl_loaded_reserve(struct sqrl_loaded *loaded, const struct sqrl_columns *c
     size_t lengths = columns ? columns->with_lengths : 0;
     size_t words = (number_of_columns + lengths) * count * sizeof(uint32_t);
     size_t measures = measure ? count * sizeof(uint64_t) : 0;
-    size_t bytes = measures + words + number_of_columns + (stages ? count : 0);
+    size_t direct = number_of_columns * count * sizeof(uint64_t);
+    size_t bytes = measures + direct + words + number_of_columns + (stages ? count : 0);
     if (!bytes)
         return SQRL_OK;
     int code = sqrl_slot_new(context, bytes, &loaded->memory, err);
@@ -90,6 +91,9 @@ int sqrl_loaded_reserve(struct sqrl_loaded *loaded, const struct sqrl_columns *c
     if (measure)
         loaded->measure = (uint64_t *)(void *)at;
     at += measures;
+    loaded->direct = (uint64_t *)(void *)at;
+    loaded->plain = number_of_columns ? UINT64_MAX : 0;
+    at += direct;
     loaded->cells = (uint32_t *)(void *)at;
     loaded->lengths = loaded->cells + number_of_columns * count;
     at += words;

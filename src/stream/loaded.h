@@ -29,7 +29,9 @@ struct sqrl_loaded {
     const uint8_t *stage; /* [count], or NULL: every row passes everything */
     uint32_t *cells;   /* [columns][count]: value node, SQRL_NO_NODE: missing or null */
     uint32_t *lengths; /* [columns with lengths][count]: elements or bytes */
-    uint64_t *measure; /* [count]: what length_field says, or NULL */
+    uint64_t *direct;  /* [columns][count]: what FILL copies, found without the nodes */
+    uint64_t plain; /* bit c of the first 64 columns: `direct` holds for all its rows */
+    uint64_t *measure;          /* [count]: what length_field says, or NULL */
     const uint8_t *missing;     /* [columns]: 1 where a row may lack a value */
     struct sqrl_buffer *memory; /* of the arrays above */
 

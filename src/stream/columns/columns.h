@@ -17,7 +17,8 @@ struct sqrl_column_plan {
     uint32_t dims;
     uint64_t shape[SQRL_MAX_DIMS]; /* DENSE: exact; declared RAGGED: 0 where it varies */
     size_t item_bytes;
-    size_t row_bytes;        /* DENSE */
+    size_t row_bytes; /* DENSE */
+    enum { DIRECT_NONE, DIRECT_WORD, DIRECT_BYTES, DIRECT_ARRAY } direct;
     uint32_t lengths;        /* which array of lengths it has, or SQRL_NO_NODE */
     uint8_t pad[16];         /* pad_value as an element */
     struct sqrl_place first; /* the sample that fixed its type */
@@ -53,6 +54,28 @@ int sqrl_columns_find(const struct sqrl_columns *columns, const char *name);
  * bytes for columns with lengths. */
 bool sqrl_column_fits(const struct sqrl_column_plan *column,
                       const struct sqrl_node *nodes, uint32_t node, uint32_t *length);
+/* A value that FILL need not look at again: the number itself, or where its bytes begin
+ * within those of the block. */
+static inline bool sqrl_column_direct(const struct sqrl_column_plan *column,
+                                      const struct sqrl_node *value, uint64_t *out) {
+    switch (column->direct) {
+    case DIRECT_WORD:
+        *out = value->v.u;
+        return value->type ==
+               (column->dtype == SQRL_DTYPE_FLOAT64 ? SQRL_FLOAT : SQRL_INT);
+    case DIRECT_BYTES:
+        *out = value->v.offset;
+        return true;
+    case DIRECT_ARRAY:
+        if (value->type != SQRL_NDARRAY || value->flags & SQRL_NODE_SWAPPED)
+            return false;
+        *out = value[1].v.offset;
+        return !(value[1].flags & SQRL_NODE_ON_TAPE);
+    case DIRECT_NONE:
+        break;
+    }
+    return false;
+}
 /* The error for a value that does not fit, naming both samples. Returns SQRL_E_TYPE. */
 int sqrl_column_clash(const struct sqrl_column_plan *column, struct sqrl_source *source,
                       const struct sqrl_node *nodes, uint32_t node,

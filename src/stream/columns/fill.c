@@ -13,8 +13,11 @@
 
 #define MAX_SLOT_BYTES (UINT64_C(16) << 30)
 #define MIN_SLAB_USE (16u * 1024u)
-#define AHEAD_NODE 12u /* rows whose node, and whose data, are fetched ahead */
+/* Rows whose cell, node and data are fetched ahead. */
+#define AHEAD_CELL 28u
+#define AHEAD_NODE 16u
 #define AHEAD_DATA 6u
+#define FETCH_BYTES 512u
 
 /* --- layout --- */
 
@@ -208,12 +211,56 @@ struct filler {
     uint32_t number; /* of the column */
     const struct sqrl_row *rows;
     uint32_t from, to;
+    bool scattered; /* the rows lie all over a window */
 };
 
-/* Rows of a shuffled window lie all over memory: fetch what will be needed soon. Inlined,
- * since GCC takes a function that only fetches for one without effects and drops it. */
-static inline __attribute__((always_inline)) void fetch_ahead(const struct filler *f,
-                                                              uint32_t r) {
+/* Values of the row's block need not be looked at: see direct_of. */
+static inline bool is_plain(const struct filler *f, const struct sqrl_loaded *from) {
+    return f->number < 63 && from->plain >> f->number & 1;
+}
+static inline const uint64_t *direct_of(const struct filler *f,
+                                        const struct sqrl_row *row) {
+    return &row->from->direct[(size_t)f->number * row->from->count + row->index];
+}
+
+/* Where the rows end that follow row r in its own block. */
+static inline uint32_t neighbours(const struct filler *f, uint32_t r) {
+    const struct sqrl_row *first = &f->rows[r];
+    uint32_t n = 1, most = f->to - r;
+    while (n < most && first[n].from == first->from && first[n].index == first->index + n)
+        n++;
+    return r + n;
+}
+
+/* Fetching is inlined, since GCC takes a function that only fetches for one without
+ * effects and drops it. */
+#define FETCHES static inline __attribute__((always_inline))
+
+FETCHES void fetch_bytes(const uint8_t *data, uint64_t size) {
+    for (uint64_t at = 0; at < size && at < FETCH_BYTES; at += 64)
+        __builtin_prefetch(data + at);
+}
+
+FETCHES void fetch_plain(const struct filler *f, uint32_t r) {
+    if (r + AHEAD_CELL < f->to)
+        __builtin_prefetch(direct_of(f, &f->rows[r + AHEAD_CELL]));
+    if (r + AHEAD_DATA < f->to && f->plan->direct != DIRECT_WORD) {
+        const struct sqrl_row *row = &f->rows[r + AHEAD_DATA];
+        if (is_plain(f, row->from))
+            fetch_bytes(row->from->bytes + *direct_of(f, row),
+                        f->plan->row_bytes ? f->plan->row_bytes
+                                           : length_of(row, f->plan));
+    }
+}
+
+/* Rows of a shuffled window lie all over memory: fetch what will be needed soon. */
+FETCHES void fetch_ahead(const struct filler *f, uint32_t r) {
+    if (!f->scattered)
+        return;
+    if (is_plain(f, f->rows[r].from)) {
+        fetch_plain(f, r);
+        return;
+    }
     if (r + AHEAD_NODE < f->to) {
         const struct sqrl_row *row = &f->rows[r + AHEAD_NODE];
         uint32_t cell = cell_of(row, f->number);
@@ -228,11 +275,8 @@ static inline __attribute__((always_inline)) void fetch_ahead(const struct fille
         const struct sqrl_node *value = &row->from->nodes[cell];
         if (value->type == SQRL_NDARRAY)
             value++;
-        if (value->type == SQRL_BINARY || value->type == SQRL_STRING) {
-            const uint8_t *data = row->from->bytes + value->v.offset;
-            for (uint32_t at = 0; at < value->size && at < 512; at += 64)
-                __builtin_prefetch(data + at);
-        }
+        if (value->type == SQRL_BINARY || value->type == SQRL_STRING)
+            fetch_bytes(row->from->bytes + value->v.offset, value->size);
     }
 }
 
@@ -260,8 +304,13 @@ static void fill_dense(const struct filler *f) {
     uint8_t *to = (uint8_t *)f->column->data + f->from * row_bytes;
     for (uint32_t r = f->from; r < f->to; r++, to += row_bytes) {
         const struct sqrl_loaded *from = f->rows[r].from;
-        uint32_t cell = cell_of(&f->rows[r], f->number);
         fetch_ahead(f, r);
+        if (c->direct == DIRECT_ARRAY && is_plain(f, from)) {
+            if (row_bytes)
+                memcpy(to, from->bytes + *direct_of(f, &f->rows[r]), row_bytes);
+            continue;
+        }
+        uint32_t cell = cell_of(&f->rows[r], f->number);
         if (SQRL_UNLIKELY(cell == SQRL_NO_NODE)) {
             if (row_bytes)
                 memset(to, 0, row_bytes);
@@ -274,16 +323,19 @@ static void fill_dense(const struct filler *f) {
 /* int64 and float64 scalars from plain numbers: a node's value as it is. */
 static void fill_words(const struct filler *f) {
     uint64_t *to = f->column->data;
-    bool is_float = f->plan->dtype == SQRL_DTYPE_FLOAT64;
     for (uint32_t r = f->from; r < f->to; r++) {
+        fetch_ahead(f, r);
+        if (is_plain(f, f->rows[r].from)) {
+            uint32_t end = f->scattered ? r + 1 : neighbours(f, r);
+            memcpy(to + r, direct_of(f, &f->rows[r]), (end - r) * sizeof *to);
+            r = end - 1;
+            continue;
+        }
         uint32_t cell = cell_of(&f->rows[r], f->number);
         const struct sqrl_node *value = &f->rows[r].from->nodes[cell];
-        fetch_ahead(f, r);
         if (SQRL_UNLIKELY(cell == SQRL_NO_NODE))
             to[r] = 0;
-        else if (SQRL_LIKELY(value->type == (is_float ? SQRL_FLOAT : SQRL_INT)))
-            to[r] = value->v.u;
-        else
+        else if (!sqrl_column_direct(f->plan, value, &to[r]))
             copy_value(f->plan, f->rows[r].from, cell, (uint8_t *)&to[r]);
     }
 }
@@ -292,14 +344,15 @@ static void fill_bytes(const struct filler *f) {
     uint8_t *to = f->column->data;
     const int64_t *offsets = f->column->offsets;
     for (uint32_t r = f->from; r < f->to; r++) {
-        uint32_t cell = cell_of(&f->rows[r], f->number);
+        const struct sqrl_loaded *from = f->rows[r].from;
+        size_t size = (size_t)(offsets[r + 1] - offsets[r]);
         fetch_ahead(f, r);
-        if (cell == SQRL_NO_NODE)
+        if (!size)
             continue;
-        const struct sqrl_node *value = &f->rows[r].from->nodes[cell];
-        if (value->size)
-            memcpy(to + offsets[r], f->rows[r].from->bytes + value->v.offset,
-                   value->size);
+        uint64_t at = is_plain(f, from)
+                          ? *direct_of(f, &f->rows[r])
+                          : from->nodes[cell_of(&f->rows[r], f->number)].v.offset;
+        memcpy(to + offsets[r], from->bytes + at, size);
     }
 }
 
@@ -429,8 +482,12 @@ void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_source *source,
             place.sample = sqrl_source_row(source, place.shard, place.sample);
         batch->place[r] = place;
     }
+    bool scattered = to - from > 2 && (rows[from + 1].from != rows[from].from ||
+                                       rows[from + 1].index != rows[from].index + 1 ||
+                                       rows[to - 1].index != rows[to - 2].index + 1);
     for (uint32_t i = 0; i < columns->count; i++) {
-        struct filler f = {&columns->column[i], &batch->column[i], i, rows, from, to};
+        struct filler f = {
+            &columns->column[i], &batch->column[i], i, rows, from, to, scattered};
         fill_column(&f);
     }
 }
