@@ -55,6 +55,9 @@ enum ext_class {
     EXT_WINDOW,
     EXT_ORDERED,
     EXT_MIXED,
+    EXT_FILE_SYSTEM,
+    EXT_FILE,
+    EXT_FILE_WRITER,
     EXT_CLASSES
 };
 
@@ -268,7 +271,7 @@ extern PyType_Spec ext_source_spec, ext_plan_spec, ext_samples_spec, ext_batches
     ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec,
     ext_catalog_spec, ext_twister_spec, ext_choices_spec, ext_batched_spec,
     ext_shuffled_spec, ext_monitored_spec, ext_window_spec, ext_ordered_spec,
-    ext_mixed_spec;
+    ext_mixed_spec, ext_file_system_spec, ext_file_spec, ext_file_writer_spec;
 
 /* Allocation and release of instances in the limited API. */
 static inline PyObject *ext_alloc(PyTypeObject *type) {

@@ -225,11 +225,13 @@ static PyObject *native_decode(PyObject *module, PyObject *object) {
 
 static PyObject *option_list(const struct sqrl_option *option) {
     static const char *const types[] = {"bool", "int", "float", "size", "text", "choice"};
+    static const char *const kinds[] = {"plain", "path", "url", "secret"};
     PyObject *list = PyList_New(0);
     for (; list != NULL && option != NULL && option->name != NULL; option++) {
-        PyObject *item = Py_BuildValue(
-            "{s:s,s:s,s:z,s:z,s:s}", "name", option->name, "type", types[option->type],
-            "default", option->initial, "choices", option->choices, "doc", option->doc);
+        PyObject *item = Py_BuildValue("{s:s,s:s,s:s,s:z,s:z,s:s}", "name", option->name,
+                                       "type", types[option->type], "kind",
+                                       kinds[option->kind], "default", option->initial,
+                                       "choices", option->choices, "doc", option->doc);
         if (item == NULL || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -371,15 +373,27 @@ static int native_hook(PyObject *module, const char *where, const char *hook,
 
 static int native_exec(PyObject *module) {
     static PyType_Spec *const specs[EXT_CLASSES] = {
-        [EXT_SOURCE] = &ext_source_spec,       [EXT_PLAN] = &ext_plan_spec,
-        [EXT_SAMPLES] = &ext_samples_spec,     [EXT_BATCHES] = &ext_batches_spec,
-        [EXT_SLOT] = &ext_slot_spec,           [EXT_PIN] = &ext_pin_spec,
-        [EXT_MEMORY] = &ext_memory_spec,       [EXT_PACKER] = &ext_packer_spec,
-        [EXT_GUARD] = &ext_guard_spec,         [EXT_CATALOG] = &ext_catalog_spec,
-        [EXT_TWISTER] = &ext_twister_spec,     [EXT_CHOICES] = &ext_choices_spec,
-        [EXT_BATCHED] = &ext_batched_spec,     [EXT_SHUFFLED] = &ext_shuffled_spec,
-        [EXT_MONITORED] = &ext_monitored_spec, [EXT_WINDOW] = &ext_window_spec,
-        [EXT_ORDERED] = &ext_ordered_spec,     [EXT_MIXED] = &ext_mixed_spec};
+        [EXT_SOURCE] = &ext_source_spec,
+        [EXT_PLAN] = &ext_plan_spec,
+        [EXT_SAMPLES] = &ext_samples_spec,
+        [EXT_BATCHES] = &ext_batches_spec,
+        [EXT_SLOT] = &ext_slot_spec,
+        [EXT_PIN] = &ext_pin_spec,
+        [EXT_MEMORY] = &ext_memory_spec,
+        [EXT_PACKER] = &ext_packer_spec,
+        [EXT_GUARD] = &ext_guard_spec,
+        [EXT_CATALOG] = &ext_catalog_spec,
+        [EXT_TWISTER] = &ext_twister_spec,
+        [EXT_CHOICES] = &ext_choices_spec,
+        [EXT_BATCHED] = &ext_batched_spec,
+        [EXT_SHUFFLED] = &ext_shuffled_spec,
+        [EXT_MONITORED] = &ext_monitored_spec,
+        [EXT_WINDOW] = &ext_window_spec,
+        [EXT_ORDERED] = &ext_ordered_spec,
+        [EXT_MIXED] = &ext_mixed_spec,
+        [EXT_FILE_SYSTEM] = &ext_file_system_spec,
+        [EXT_FILE] = &ext_file_spec,
+        [EXT_FILE_WRITER] = &ext_file_writer_spec};
     struct ext_state *state = state_of(module);
     state->module = module;
     state->log = ext_log_new();

@@ -13,6 +13,7 @@ import threading
 import time
 
 from squirrel import _native
+from squirrel._storage_options import native_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def own(fs: Any) -> Any:
 
 
 def own_system(url: str, storage_options: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """The library's own file system for a URL; None where fsspec reads: other schemes, chains, caches."""
+    """The library's own file system for a URL; None where fsspec reads: other schemes, chains, fsspec's caches."""
     if "::" in url or "protocol" in (storage_options or {}):
         return None
     mark = url.find("://")
@@ -86,10 +87,12 @@ def open_source(
         ahead: fetch the beginning of the file, in the same thread, before it is asked for.
     """
     system = own_system(url, storage_options) if fs is None else None
-    if system is not None:
-        # A file system without any options ignores those for storage, as fsspec's local one does.
-        settings = storage_options if storage_options and system["options"] else {}
+    settings = native_options(system, storage_options) if system is not None else None
+    if settings is not None:
         return _native.open(url, {**settings, **options})
+    native = getattr(fs, "native_url", None)
+    if native is not None:  # one of squirrel.fsspec.native
+        return _native.open(native(url), {**fs.native_options, **options})
     path = url
     if fs is None:
         fs, path = locate(url, storage_options)

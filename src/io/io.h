@@ -9,6 +9,7 @@ extern const struct sqrl_fs_ops sqrl_fs_local;
 extern const struct sqrl_fs_ops sqrl_fs_memory;
 extern const struct sqrl_fs_ops sqrl_fs_http;
 extern const struct sqrl_fs_ops sqrl_fs_https;
+extern const struct sqrl_fs_ops sqrl_fs_s3, sqrl_fs_gs, sqrl_fs_az;
 
 /* A file system whose state is zeroed and whose open() is not called: for shims, which
  * fill the state themselves. `inner`, if any, gives its flags (and is not kept). */

@@ -37,6 +37,9 @@ static void *make_registry(struct sqrl_context *context, struct sqrl_error *err)
     r->entries[r->count++] = &sqrl_fs_memory;
     r->entries[r->count++] = &sqrl_fs_http;
     r->entries[r->count++] = &sqrl_fs_https;
+    r->entries[r->count++] = &sqrl_fs_s3;
+    r->entries[r->count++] = &sqrl_fs_gs;
+    r->entries[r->count++] = &sqrl_fs_az;
     return r;
 }
 

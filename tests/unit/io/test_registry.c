@@ -64,7 +64,7 @@ static void test_bad_urls(void **unused) {
         const char *part;
     } bad[] = {
         {"", SQRL_E_INVALID, "empty"},
-        {"s3://bucket/x", SQRL_E_UNSUPPORTED, "\"s3://\""},
+        {"hdfs://bucket/x", SQRL_E_UNSUPPORTED, "\"hdfs://\""},
         {"S3://bucket/x", SQRL_E_UNSUPPORTED, "mem://"},
         {"simplecache::s3://b/x", SQRL_E_UNSUPPORTED, "plain paths"},
         {"file://host/x", SQRL_E_INVALID, "absolute"},
