@@ -42,13 +42,16 @@ def _text(value: Any) -> str:
 
 
 def _s3(name: str, value: Any) -> dict[str, Any]:
-    plain = {"anon": "anonymous", "endpoint_url": "endpoint", "username": "key", "password": "secret"}
+    plain = {
+        "anon": "anonymous", "endpoint_url": "endpoint", "key": "access_key_id", "username": "access_key_id",
+        "secret": "secret_access_key", "password": "secret_access_key", "token": "session_token",
+    }  # fmt: skip
     if name in plain:
         return {plain[name]: value}
     if name == "client_kwargs":
         inner = {
-            "endpoint_url": "endpoint", "region_name": "region", "aws_access_key_id": "key",
-            "aws_secret_access_key": "secret", "aws_session_token": "token",
+            "endpoint_url": "endpoint", "region_name": "region", "aws_access_key_id": "access_key_id",
+            "aws_secret_access_key": "secret_access_key", "aws_session_token": "session_token",
         }  # fmt: skip
         found: dict[str, Any] = {}
         for key, item in dict(value).items():
@@ -98,9 +101,8 @@ def _gs(name: str, value: Any) -> dict[str, Any]:
 
 
 def _az(name: str, value: Any) -> dict[str, Any]:
-    plain = {"account_name": "account", "account_key": "key", "sas_token": "sas", "anon": "anonymous"}
-    if name in plain:
-        return {plain[name]: value}
+    if name == "anon":
+        return {"anonymous": _true(value)}
     raise _Unknown
 
 

@@ -179,7 +179,7 @@ static int azure_sign(void *arg, const struct sqrl_http_request *request, int re
     if (!a->key || !a->account)
         return sqrl_error_set(
             err, SQRL_E_PERMISSION,
-            "no Azure credentials: give account and key, or sas, or "
+            "no Azure credentials: give account_name and account_key, or sas_token, or "
             "AZURE_STORAGE_CONNECTION_STRING, or anonymous=true where the data are "
             "public");
     obj_time_http(object_now(store), date);
@@ -231,7 +231,7 @@ static int add_container(struct obj_text *t, const struct object_store *store,
         obj_format(t, "https://%.*s.blob." SUFFIX, (int)size, account);
     else
         return sqrl_error_set(t->err, SQRL_E_INVALID,
-                              "which storage account? give account=, "
+                              "which storage account? give account_name=, "
                               "AZURE_STORAGE_ACCOUNT, or endpoint=");
     obj_add(t, "/");
     obj_escape(t, bucket, mark ? (size_t)(mark - bucket) : strlen(bucket), false);
@@ -426,11 +426,11 @@ const struct object_kind object_azure = {
 /* --- the file system --- */
 
 static const struct sqrl_option az_options[] = {
-    {"account", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
+    {"account_name", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
      "storage account (default: AZURE_STORAGE_ACCOUNT)"},
-    {"key", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
+    {"account_key", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
      "the account's key (default: AZURE_STORAGE_KEY)"},
-    {"sas", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
+    {"sas_token", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
      "shared access signature (default: AZURE_STORAGE_SAS_TOKEN)"},
     {"connection_string", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
      "account, key or SAS, and endpoint (default: AZURE_STORAGE_CONNECTION_STRING)"},
@@ -501,17 +501,17 @@ static int take_settings(struct object_store *store, const struct sqrl_settings 
     struct azure *a = store->own;
     const char *connection =
         object_setting(settings, az_options, "connection_string", NULL);
-    bool own = sqrl_settings_text(settings, az_options, "account") ||
-               sqrl_settings_text(settings, az_options, "sas");
+    bool own = sqrl_settings_text(settings, az_options, "account_name") ||
+               sqrl_settings_text(settings, az_options, "sas_token");
     if (!connection && !own)
         connection = object_setting(settings, az_options, "connection_string",
                                     "AZURE_STORAGE_CONNECTION_STRING");
     bool emulator = connection && strstr(connection, "UseDevelopmentStorage=true");
-    a->account = find(settings, "account", connection, "AccountName",
+    a->account = find(settings, "account_name", connection, "AccountName",
                       "AZURE_STORAGE_ACCOUNT|AZURE_STORAGE_ACCOUNT_NAME", err);
-    char *key = find(settings, "key", connection, "AccountKey",
+    char *key = find(settings, "account_key", connection, "AccountKey",
                      "AZURE_STORAGE_KEY|AZURE_STORAGE_ACCOUNT_KEY", err);
-    a->sas = find(settings, "sas", connection, "SharedAccessSignature",
+    a->sas = find(settings, "sas_token", connection, "SharedAccessSignature",
                   "AZURE_STORAGE_SAS_TOKEN", err);
     if (emulator && !a->account)
         a->account = sqrl_strdup(EMULATOR_ACCOUNT, err);
@@ -522,9 +522,9 @@ static int take_settings(struct object_store *store, const struct sqrl_settings 
         rc = take_key(a, key ? key : EMULATOR_KEY, err);
     obj_secret_free(key);
     if (rc == SQRL_OK && a->account && !is_account(a->account, strlen(a->account)))
-        rc =
-            sqrl_error_set(err, SQRL_E_INVALID,
-                           "account is no name of one: 3 to 24 small letters and digits");
+        rc = sqrl_error_set(
+            err, SQRL_E_INVALID,
+            "account_name is no name of one: 3 to 24 small letters and digits");
     return rc ? rc : take_endpoint(store, connection, settings, err);
 }
 

@@ -323,8 +323,10 @@ static const struct sqrl_option gs_options[] = {
     {"token", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "access token (OAuth 2)"},
     {"credentials", SQRL_OPTION_TEXT, SQRL_OPTION_PATH, NULL, NULL,
      "file of a service account or of gcloud (default: GOOGLE_APPLICATION_CREDENTIALS)"},
-    {"key", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "HMAC key's access id"},
-    {"secret", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "HMAC key's secret"},
+    {"access_key_id", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
+     "HMAC key's access id"},
+    {"secret_access_key", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
+     "HMAC key's secret"},
     {"user_project", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
      "project that pays for requests to buckets of others"},
     {"part_size", SQRL_OPTION_SIZE, SQRL_OPTION_PLAIN, NULL, NULL,
@@ -378,14 +380,15 @@ static int gs_open(void *fs, struct sqrl_context *context,
     if (rc == SQRL_OK)
         rc = copy_setting(settings, "credentials", &google->bearer.file, err);
     if (rc == SQRL_OK)
-        rc = copy_setting(settings, "key", &google->keys.key, err);
+        rc = copy_setting(settings, "access_key_id", &google->keys.key, err);
     if (rc == SQRL_OK)
-        rc = copy_setting(settings, "secret", &google->keys.secret, err);
+        rc = copy_setting(settings, "secret_access_key", &google->keys.secret, err);
     if (rc == SQRL_OK)
         rc = copy_setting(settings, "user_project", &store->user_project, err);
     if (rc == SQRL_OK && !google->keys.key != !google->keys.secret)
         rc = sqrl_error_set(err, SQRL_E_INVALID,
-                            "key and secret belong together: give both or neither");
+                            "access_key_id and secret_access_key belong together: give "
+                            "both or neither");
     if (rc == SQRL_OK)
         rc = take_place(store, settings,
                         google->bearer.given || google->bearer.file || google->keys.key,

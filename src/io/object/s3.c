@@ -400,9 +400,10 @@ static const struct sqrl_option s3_options[] = {
      "pay for requests to buckets of others"},
     {"profile", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
      "profile of ~/.aws/config and credentials (default: AWS_PROFILE)"},
-    {"key", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "access key id"},
-    {"secret", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "secret access key"},
-    {"token", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "session token"},
+    {"access_key_id", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "access key id"},
+    {"secret_access_key", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL,
+     "secret access key"},
+    {"session_token", SQRL_OPTION_TEXT, SQRL_OPTION_SECRET, NULL, NULL, "session token"},
     {"part_size", SQRL_OPTION_SIZE, SQRL_OPTION_PLAIN, NULL, NULL,
      "of parallel uploads (default: 8 MiB, growing with the object)"},
     SQRL_HTTP_OPTIONS,
@@ -431,7 +432,8 @@ int object_open_common(struct object_store *store, struct sqrl_context *context,
 
 static int s3_take_keys(struct object_store *store, const struct sqrl_settings *settings,
                         struct sqrl_error *err) {
-    static const char *const names[] = {"key", "secret", "token", "profile"};
+    static const char *const names[] = {"access_key_id", "secret_access_key",
+                                        "session_token", "profile"};
     struct aws_credentials *c = sqrl_calloc(1, sizeof *c, "credentials", err);
     if (!c)
         return SQRL_E_NO_MEMORY;
@@ -447,7 +449,8 @@ static int s3_take_keys(struct object_store *store, const struct sqrl_settings *
     }
     if (!c->given.key != !c->given.secret)
         return sqrl_error_set(err, SQRL_E_INVALID,
-                              "key and secret belong together: give both or neither");
+                              "access_key_id and secret_access_key belong together: give "
+                              "both or neither");
     return SQRL_OK;
 }
 

@@ -101,7 +101,8 @@ static void run(const char *kind, const char *url, const char *tail,
 }
 
 static void test_s3(void **unused) {
-    const struct sqrl_setting keys[] = {{"key", "testing"}, {"secret", "testing"}};
+    const struct sqrl_setting keys[] = {{"access_key_id", "testing"},
+                                        {"secret_access_key", "testing"}};
     run("moto", "s3://bucket/root", "", keys, 2);
 }
 
@@ -118,9 +119,9 @@ static void test_google_json(void **unused) {
 
 static void test_azure(void **unused) {
     const struct sqrl_setting more[] = {
-        {"account", "devstoreaccount1"},
-        {"key", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
-                "K1SZFPTOtr/KBHBeksoGMGw=="}};
+        {"account_name", "devstoreaccount1"},
+        {"account_key", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
+                        "K1SZFPTOtr/KBHBeksoGMGw=="}};
     run("azure", "az://bucket/root", "/devstoreaccount1", more, 2);
 }
 
