@@ -165,8 +165,9 @@ struct sqrl_samples {
  * is read at most once (local files: once a thread), neighbours in one request: cold, a
  * sample takes a request for its shard's index and one for its block; the index of shards
  * used lately and blocks (within a quarter of the memory budget) are kept. Memory: the
- * samples and at most 16 MiB of blocks a thread. Uses threads of the context's pool for
- * more than 128. Any thread; `cancel` may be NULL. */
+ * samples and at most 32 MiB of blocks. Uses threads of the context's pools: for more
+ * than 128 of local files, for those of several shards elsewhere. Any thread; `cancel`
+ * may be NULL. */
 SQRL_CHECK int sqrl_source_get_many(struct sqrl_source *source, const uint64_t *indices,
                                     size_t count, const struct sqrl_cancel *cancel,
                                     struct sqrl_samples **out, struct sqrl_error *err);

@@ -19,7 +19,7 @@ enum {
     SLICE = 128,             /* positions that are worth a thread */
     NEEDS = 1024,            /* blocks in one batch, at most */
     LOCAL_BATCH = 512 << 10, /* raw bytes of blocks in memory at a time: a core's cache */
-    REMOTE_BATCH = 16 << 20, /* one round trip for many */
+    REMOTE_BATCH = 32 << 20, /* one round trip for many; of all threads together */
     CHEAP_BLOCK = 64 << 10
 };
 
@@ -276,7 +276,7 @@ static int slice_read(struct worker *worker, const struct slice *slice,
     struct call *call = worker->call;
     struct sqrl_access *access = sqrl_source_access(call->source);
     bool local = sqrl_source_local(call->source);
-    uint64_t most = local ? LOCAL_BATCH : REMOTE_BATCH;
+    uint64_t most = local ? LOCAL_BATCH : REMOTE_BATCH / SQRL_MIN(call->workers, 16u);
     uint64_t base = call->first[slice->shard], block = 0;
     batch->count = 0;
     batch->bytes = 0;
@@ -512,9 +512,12 @@ int sqrl_source_get_many(struct sqrl_source *source, const uint64_t *indices,
                          size_t count, const struct sqrl_cancel *cancel,
                          struct sqrl_samples **out, struct sqrl_error *err) {
     *out = NULL;
+    struct sqrl_context *context = sqrl_source_context(source);
     struct sqrl_pool *pool = NULL;
-    if (count > SLICE) {
-        pool = sqrl_context_pool(sqrl_source_context(source), err);
+    bool local = sqrl_source_local(source);
+    if (count > (local ? SLICE : 1)) {
+        pool =
+            local ? sqrl_context_pool(context, err) : sqrl_context_io_pool(context, err);
         if (!pool)
             return SQRL_E_NO_MEMORY;
     }

@@ -134,9 +134,9 @@ static int set_chunks(const struct sqrl_commits *commits, struct sqrl_shard_list
     return rc;
 }
 
-static int add_commits(const struct sqrl_driver_args *args,
-                       const struct sqrl_commits *commits, struct sqrl_shard_list *out,
-                       struct sqrl_error *err) {
+int sqrl_shard_list_commits(const struct sqrl_driver_args *args,
+                            const struct sqrl_commits *commits,
+                            struct sqrl_shard_list *out, struct sqrl_error *err) {
     struct sqrl_listing listing = {0};
     bool local = sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL;
     int rc = SQRL_OK;
@@ -199,7 +199,7 @@ static int open_sqrl(const struct sqrl_driver_args *args, struct sqrl_shard_list
     struct sqrl_commits commits;
     int rc = sqrl_commits_read(args->context, args->fs, args->path, &commits, err);
     if (rc == SQRL_OK)
-        rc = commits.count ? add_commits(args, &commits, out, err)
+        rc = commits.count ? sqrl_shard_list_commits(args, &commits, out, err)
                            : add_files(args, out, err);
     sqrl_commits_reset(&commits);
     return rc;

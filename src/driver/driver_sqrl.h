@@ -9,4 +9,11 @@
  * without opening a shard; without them all files *.sqrl in byte order of their names. */
 extern const struct sqrl_driver_ops sqrl_driver_native;
 
+struct sqrl_commits;
+/* What its open() does with a directory whose commits are read already. */
+SQRL_CHECK int sqrl_shard_list_commits(const struct sqrl_driver_args *args,
+                                       const struct sqrl_commits *commits,
+                                       struct sqrl_shard_list *out,
+                                       struct sqrl_error *err);
+
 #endif

@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "driver/driver.h"
+#include "driver/driver_sqrl.h"
 #include "driver/source.h"
+#include "format/commit.h"
 #include "format/format.h"
 
 static const struct sqrl_option open_options[] = {
@@ -178,6 +180,36 @@ static int list_shards(const struct sqrl_driver_args *args,
     return rc;
 }
 
+static int look_up(struct sqrl_driver_args *args, const char *name,
+                   const struct sqrl_driver_ops **driver, struct sqrl_error *err) {
+    int rc = sqrl_fs_stat(args->fs, args->path, &args->stat, err);
+    if (rc == SQRL_E_NOT_FOUND)
+        rc = not_found(args->fs, args->path, err);
+    return rc ? rc : find_driver(args, name, driver, err);
+}
+
+/* Far away every question costs a round trip, and listing thousands of shards several:
+ * where a directory's commits may answer all of them they are asked for first. */
+static int ask_commits(const struct sqrl_driver_args *args, const char *driver,
+                       struct sqrl_commits *out, struct sqrl_error *err) {
+    const struct sqrl_format_ops *format;
+    *out = (struct sqrl_commits){NULL, 0, 0};
+    if (sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL ||
+        (driver && strcmp(driver, sqrl_driver_native.name) != 0))
+        return SQRL_OK;
+    for (size_t i = 0; (format = sqrl_format_at(i)); i++)
+        if (sqrl_suffix_fits(format->suffixes, args->path, NULL))
+            return SQRL_OK; /* it is named like a file */
+    int rc = sqrl_commits_read(args->context, args->fs, args->path, out, err);
+    if (rc == SQRL_E_UNSUPPORTED ||
+        rc == SQRL_E_PERMISSION) { /* of listing only, maybe */
+        sqrl_commits_reset(out);
+        sqrl_error_clear(err);
+        rc = SQRL_OK;
+    }
+    return rc;
+}
+
 /* args: context, fs, url and path. */
 static int open_in(struct sqrl_driver_args *args, const struct sqrl_settings *settings,
                    struct sqrl_source **out, struct sqrl_error *err) {
@@ -188,18 +220,22 @@ static int open_in(struct sqrl_driver_args *args, const struct sqrl_settings *se
     char *prefix = sqrl_url_prefix(args->fs, args->url, args->path, err);
     if (!prefix)
         return SQRL_E_NO_MEMORY;
-    int rc = sqrl_fs_stat(args->fs, args->path, &args->stat, err);
-    if (rc == SQRL_E_NOT_FOUND)
-        rc = not_found(args->fs, args->path, err);
-    if (!rc)
-        rc = find_driver(args, sqrl_settings_text(settings, open_options, "driver"),
-                         &driver, err);
+    const char *name = sqrl_settings_text(settings, open_options, "driver");
+    struct sqrl_commits commits;
+    int rc = ask_commits(args, name, &commits, err);
+    if (!rc && commits.count) {
+        args->stat.directory = true;
+        driver = &sqrl_driver_native;
+    } else if (!rc) {
+        rc = look_up(args, name, &driver, err);
+    }
     if (!rc)
         rc = check_settings(driver, args->fs, settings, &own, err);
-    if (!rc) {
-        list = (struct sqrl_shard_list){.fs = args->fs, .prefix = prefix};
-        rc = list_shards(args, driver, &list, err);
-    }
+    list = (struct sqrl_shard_list){.fs = args->fs, .prefix = prefix};
+    if (!rc)
+        rc = commits.count ? sqrl_shard_list_commits(args, &commits, &list, err)
+                           : list_shards(args, driver, &list, err);
+    sqrl_commits_reset(&commits);
     if (!rc)
         rc = sqrl_source_new(args, driver, &list, strlen(prefix), out, err);
     if (rc)

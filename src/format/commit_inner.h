@@ -25,12 +25,16 @@ bool commit_id_valid(const char *id, size_t size);
 bool commit_name_valid(const char *name, size_t size);
 
 /* Identifiers, sorted. */
+struct commit_id {
+    char text[SQRL_COMMIT_ID_BYTES]; /* first: it sorts */
+    uint64_t bytes;                  /* of its file, where a listing told; else 0 */
+};
 struct commit_ids {
-    char (*items)[SQRL_COMMIT_ID_BYTES];
+    struct commit_id *items;
     size_t count, capacity;
 };
 SQRL_CHECK int commit_ids_add(struct commit_ids *ids, const char *id, size_t size,
-                              struct sqrl_error *err);
+                              uint64_t bytes, struct sqrl_error *err);
 bool commit_ids_have(const struct commit_ids *ids, const char *id);
 void commit_ids_reset(struct commit_ids *ids);
 /* The ids of all commit files of a directory, superseded ones too. */
@@ -39,8 +43,8 @@ SQRL_CHECK int commit_ids_read(struct sqrl_context *context, struct sqrl_fs *fs,
                                struct sqrl_error *err);
 /* Reads and parses one commit file. Reset (sqrl_commit_reset) also on failure. */
 SQRL_CHECK int commit_load(struct sqrl_context *context, struct sqrl_fs *fs,
-                           const char *directory, const char *id, struct sqrl_commit *out,
-                           struct sqrl_error *err);
+                           const char *directory, const struct commit_id *id,
+                           struct sqrl_commit *out, struct sqrl_error *err);
 
 /* The bytes of a commit file (hash included) from its parts. */
 SQRL_CHECK int commit_encode(const struct sqrl_commit *commit, struct sqrl_bytes *out,

@@ -20,7 +20,7 @@ void commit_ids_reset(struct commit_ids *ids) {
     *ids = (struct commit_ids){0};
 }
 
-int commit_ids_add(struct commit_ids *ids, const char *id, size_t size,
+int commit_ids_add(struct commit_ids *ids, const char *id, size_t size, uint64_t bytes,
                    struct sqrl_error *err) {
     if (ids->count == ids->capacity) {
         size_t capacity = SQRL_MAX(16u, 2 * ids->capacity);
@@ -31,8 +31,9 @@ int commit_ids_add(struct commit_ids *ids, const char *id, size_t size,
         ids->items = items;
         ids->capacity = capacity;
     }
-    memset(ids->items[ids->count], 0, sizeof *ids->items);
-    memcpy(ids->items[ids->count++], id, size);
+    struct commit_id *item = &ids->items[ids->count++];
+    *item = (struct commit_id){.bytes = bytes};
+    memcpy(item->text, id, size);
     return SQRL_OK;
 }
 
@@ -46,13 +47,13 @@ bool commit_ids_have(const struct commit_ids *ids, const char *id) {
 }
 
 /* A file name's id, or nothing when it is no commit file. */
-static int add_name(struct commit_ids *ids, const char *name, size_t size,
+static int add_name(struct commit_ids *ids, const char *name, size_t size, uint64_t bytes,
                     struct sqrl_error *err) {
     size_t suffix = strlen(SQRL_COMMIT_SUFFIX);
     if (size <= suffix || memcmp(name + size - suffix, SQRL_COMMIT_SUFFIX, suffix) != 0 ||
         !commit_id_valid(name, size - suffix))
         return SQRL_OK;
-    return commit_ids_add(ids, name, size - suffix, err);
+    return commit_ids_add(ids, name, size - suffix, bytes, err);
 }
 
 struct visit {
@@ -62,14 +63,18 @@ struct visit {
 
 static int visit_name(void *arg, const char *name, const struct sqrl_stat *stat) {
     struct visit *visit = arg;
-    return stat->directory ? 0 : add_name(visit->ids, name, strlen(name), visit->err);
+    return stat->directory
+               ? 0
+               : add_name(visit->ids, name, strlen(name), stat->size, visit->err);
 }
 
+/* `bytes`: its size where that is known, else 0. */
 static int read_whole(struct sqrl_context *context, struct sqrl_fs *fs, const char *path,
-                      struct sqrl_buffer **out, struct sqrl_error *err) {
+                      uint64_t bytes, struct sqrl_buffer **out, struct sqrl_error *err) {
     *out = NULL;
     struct sqrl_file *file = NULL;
-    int rc = sqrl_file_open(fs, path, &file, err);
+    struct sqrl_stat known = {.size = bytes};
+    int rc = sqrl_file_open_known(fs, path, &known, &file, err);
     if (rc)
         return rc;
     uint64_t size = sqrl_file_size(file);
@@ -97,7 +102,7 @@ static int read_list(struct sqrl_context *context, struct sqrl_fs *fs,
     if (!path)
         return SQRL_E_NO_MEMORY;
     struct sqrl_buffer *buffer = NULL;
-    int rc = read_whole(context, fs, path, &buffer, err);
+    int rc = read_whole(context, fs, path, 0, &buffer, err);
     free(path);
     if (rc)
         return rc;
@@ -106,7 +111,7 @@ static int read_list(struct sqrl_context *context, struct sqrl_fs *fs,
         const char *line = text + from;
         const char *end = memchr(line, '\n', buffer->size - from);
         size_t size = end ? (size_t)(end - line) : buffer->size - from;
-        rc = add_name(out, line, size, err);
+        rc = add_name(out, line, size, 0, err);
         from += size + 1;
     }
     sqrl_buffer_unref(buffer);
@@ -150,14 +155,16 @@ int commit_ids_read(struct sqrl_context *context, struct sqrl_fs *fs,
 /* --- commits --- */
 
 int commit_load(struct sqrl_context *context, struct sqrl_fs *fs, const char *directory,
-                const char *id, struct sqrl_commit *out, struct sqrl_error *err) {
+                const struct commit_id *id, struct sqrl_commit *out,
+                struct sqrl_error *err) {
     *out = (struct sqrl_commit){0};
     struct sqrl_buffer *buffer = NULL;
-    char *name = sqrl_format(err, "%s%s", id, SQRL_COMMIT_SUFFIX);
+    char *name = sqrl_format(err, "%s%s", id->text, SQRL_COMMIT_SUFFIX);
     char *path = name ? commit_path(directory, SQRL_COMMIT_DIRECTORY, name, err) : NULL;
-    int rc = path ? read_whole(context, fs, path, &buffer, err) : SQRL_E_NO_MEMORY;
+    int rc =
+        path ? read_whole(context, fs, path, id->bytes, &buffer, err) : SQRL_E_NO_MEMORY;
     if (rc == SQRL_OK) {
-        rc = sqrl_commit_parse(id, buffer->data, buffer->size, out, err);
+        rc = sqrl_commit_parse(id->text, buffer->data, buffer->size, out, err);
         if (rc)
             rc = sqrl_error_at(err, rc, "%s", path);
     }
@@ -183,7 +190,7 @@ static int drop_superseded(struct sqrl_commits *commits, struct sqrl_error *err)
         const struct sqrl_commit *commit = &commits->items[i];
         for (uint64_t k = 0; rc == SQRL_OK && k < commit->supersedes_count; k++)
             rc = commit_ids_add(&gone, commit->supersedes[k],
-                                strlen(commit->supersedes[k]), err);
+                                strlen(commit->supersedes[k]), 0, err);
     }
     if (rc == SQRL_OK && gone.count) {
         qsort(gone.items, gone.count, sizeof *gone.items, compare_ids);
@@ -218,7 +225,7 @@ static int read_once(struct sqrl_context *context, struct sqrl_fs *fs,
     out->items = sqrl_calloc(ids.count + 1, sizeof *out->items, "commits", err);
     rc = out->items ? SQRL_OK : SQRL_E_NO_MEMORY;
     for (size_t i = 0; rc == SQRL_OK && i < ids.count; i++)
-        rc = commit_load(context, fs, directory, ids.items[i], &out->items[out->count++],
+        rc = commit_load(context, fs, directory, &ids.items[i], &out->items[out->count++],
                          err);
     if (rc == SQRL_OK)
         rc = drop_superseded(out, err);

@@ -40,7 +40,7 @@ static int make_id(const struct commit_ids *ids, char out[SQRL_COMMIT_ID_BYTES],
     if (rc)
         return rc;
     if (ids->count) {
-        uint64_t last = strtoull(ids->items[ids->count - 1], NULL, 16);
+        uint64_t last = strtoull(ids->items[ids->count - 1].text, NULL, 16);
         if (last >= time && last < UINT64_MAX)
             time = last + 1;
     }
@@ -212,7 +212,7 @@ static int set_supersedes(struct builder *b, const struct commit_ids *ids) {
     if (!b->commit.supersedes)
         return SQRL_E_NO_MEMORY;
     for (size_t i = 0; i < ids->count; i++)
-        memcpy(b->commit.supersedes[i], ids->items[i], SQRL_COMMIT_ID_BYTES);
+        memcpy(b->commit.supersedes[i], ids->items[i].text, SQRL_COMMIT_ID_BYTES);
     b->commit.supersedes_count = ids->count;
     return SQRL_OK;
 }
@@ -296,12 +296,12 @@ static void remove_replaced(struct sqrl_context *context, struct sqrl_fs *fs,
     for (size_t i = 0; i < ids->count; i++) {
         struct sqrl_commit old;
         char name[SQRL_COMMIT_ID_BYTES + sizeof SQRL_COMMIT_SUFFIX];
-        snprintf(name, sizeof name, "%s%s", ids->items[i], SQRL_COMMIT_SUFFIX);
-        int rc = commit_load(context, fs, directory, ids->items[i], &old, NULL);
+        snprintf(name, sizeof name, "%s%s", ids->items[i].text, SQRL_COMMIT_SUFFIX);
+        int rc = commit_load(context, fs, directory, &ids->items[i], &old, NULL);
         if (rc && rc != SQRL_E_NOT_FOUND)
             sqrl_log(context, SQRL_LOG_WARNING,
                      "commit %s can't be read (%s): its shards are left behind",
-                     ids->items[i], sqrl_code_name(rc));
+                     ids->items[i].text, sqrl_code_name(rc));
         remove_one(context, fs, directory, SQRL_COMMIT_DIRECTORY, name);
         for (uint64_t k = 0; rc == SQRL_OK && k < old.shard_count; k++)
             if (!has_name(kept, count, old.shards[k].name))

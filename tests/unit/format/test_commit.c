@@ -126,7 +126,7 @@ static void test_superseded_stay_out(void **state) {
     struct commit_ids ids;
     assert_int_equal(commit_ids_read(context, fs, "su", &ids, NULL), 0);
     char path[100];
-    snprintf(path, sizeof path, "su/_sqrl/%s.idx", ids.items[0]);
+    snprintf(path, sizeof path, "su/_sqrl/%s.idx", ids.items[0].text);
     struct sqrl_file *file;
     assert_int_equal(sqrl_file_open(fs, path, &file, NULL), 0);
     size_t size = (size_t)sqrl_file_size(file);
@@ -156,7 +156,8 @@ static void test_list(void **state) {
     assert_int_equal(commit_ids_read(context, fs, "li", &ids, NULL), 0);
     assert_int_equal(ids.count, 2);
     char expected[200], text[200] = "";
-    snprintf(expected, sizeof expected, "%s.idx\n%s.idx\n", ids.items[0], ids.items[1]);
+    snprintf(expected, sizeof expected, "%s.idx\n%s.idx\n", ids.items[0].text,
+             ids.items[1].text);
     commit_ids_reset(&ids);
     struct sqrl_file *file;
     assert_int_equal(sqrl_file_open(fs, "li/_sqrl/list", &file, NULL), 0);

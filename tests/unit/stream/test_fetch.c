@@ -476,13 +476,106 @@ static void taking_few(void **state) {
     sqrl_fs_unref(fs);
 }
 
+/* One sample: its shard's index and its block, together below 1.1 MB; its block; nothing.
+ * Samples of several shards: all at the same time. */
+static void by_position(void **state) {
+    struct sqrl_fs *fs = throttled();
+    struct sqrl_source *source = open_in(fs, "native");
+    static const struct {
+        uint64_t index, requests;
+    } steps[] = {{400, 2}, {SAMPLES - 200, 1}, {400, 0}, {SAMPLES - 200, 0}, {3, 2}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        struct sqrl_fs_metrics before, after;
+        struct sqrl_samples *samples = NULL;
+        sqrl_fs_metrics(fs, &before);
+        assert_int_equal(
+            sqrl_source_get_many(source, &steps[i].index, 1, NULL, &samples, NULL), 0);
+        sqrl_fs_metrics(fs, &after);
+        assert_int_equal(id_of(&samples->samples[0]), steps[i].index);
+        assert_int_equal(after.requests - before.requests, steps[i].requests);
+        uint64_t shard, row, stored = 0;
+        struct sqrl_shard_reader *reader = NULL;
+        struct sqrl_block_info info = {0};
+        assert_int_equal(sqrl_source_locate(source, steps[i].index, &shard, &row, NULL),
+                         0);
+        assert_int_equal(sqrl_shard_open(source, shard, &reader, NULL), SQRL_OK);
+        for (uint64_t b = 0; info.first + info.samples <= row; b++)
+            sqrl_shard_reader_block_info(reader, b, &info);
+        sqrl_shard_reader_unref(reader);
+        stored = steps[i].requests > 0 ? info.stored_bytes : 0;
+        assert_int_equal(after.bytes - before.bytes,
+                         stored + (steps[i].requests > 1 ? 48 * 1024 : 0));
+        assert_int_equal(after.lists, before.lists);
+        sqrl_samples_release(samples);
+    }
+    sqrl_source_unref(source);
+    sqrl_fs_unref(fs);
+    fs = gated();
+    source = open_in(fs, "native");
+    gate.want = SHARDS;
+    gate.most = 0;
+    uint64_t indices[SHARDS];
+    struct sqrl_samples *samples = NULL;
+    for (uint64_t s = 0; s < SHARDS; s++)
+        indices[s] = (SHARDS - 1 - s) * PER_SHARD + 7;
+    assert_int_equal(sqrl_source_get_many(source, indices, SHARDS, NULL, &samples, NULL),
+                     0);
+    for (uint64_t s = 0; s < SHARDS; s++)
+        assert_int_equal(id_of(&samples->samples[s]), indices[s]);
+    assert_int_equal(gate.alone, 0);
+    sqrl_samples_release(samples);
+    sqrl_source_unref(source);
+    sqrl_fs_unref(fs);
+}
+
+/* A data set of very many shards: its commits are listed and read, and nothing else; the
+ * first sample takes one more round trip. */
+static void opening_many_shards(void **state) {
+    enum { MANY = 10000 };
+    struct sqrl_pack_options options = {
+        .size = sizeof options, .samples_per_shard = 1, .prefix = "p"};
+    struct sqrl_packer *packer = NULL;
+    struct sqrl_fs *fs = throttled();
+    struct sqrl_fs_metrics metrics;
+    assert_int_equal(sqrl_packer_open(context, "mem://many", &options, &packer, NULL), 0);
+    for (uint64_t i = 0; i < MANY; i++) {
+        struct sqrl_bytes *bytes = sqrl_packer_bytes(packer);
+        assert_int_equal(sqrl_msgpack_put_map(bytes, 1, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_string(bytes, "i", 1, NULL), SQRL_OK);
+        assert_int_equal(sqrl_msgpack_put_uint(bytes, i, NULL), SQRL_OK);
+        assert_int_equal(sqrl_packer_accept(packer, NULL), SQRL_OK);
+    }
+    assert_int_equal(sqrl_packer_finish(packer, NULL, NULL), SQRL_OK);
+    struct sqrl_source *source = open_in(fs, "many");
+    assert_int_equal(sqrl_source_shards(source), MANY);
+    assert_int_equal(sqrl_source_samples(source), MANY);
+    sqrl_fs_metrics(fs, &metrics);
+    assert_int_equal(metrics.lists, 1);
+    assert_int_equal(metrics.requests, 1);
+    uint64_t index = 7777;
+    struct sqrl_samples *samples = NULL;
+    assert_int_equal(sqrl_source_get_many(source, &index, 1, NULL, &samples, NULL), 0);
+    assert_int_equal(id_of(&samples->samples[0]), index);
+    sqrl_samples_release(samples);
+    sqrl_fs_metrics(fs, &metrics);
+    assert_int_equal(metrics.lists + metrics.requests, 4);
+    sqrl_source_unref(source);
+    sqrl_fs_unref(fs);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_in_order),   cmocka_unit_test(counts_sequential),
-        cmocka_unit_test(shuffled),          cmocka_unit_test(many_at_a_time),
-        cmocka_unit_test(closes_at_once),    cmocka_unit_test(errors_in_place),
-        cmocka_unit_test(damage_on_the_way), cmocka_unit_test(within_the_budget),
+        cmocka_unit_test(counts_in_order),
+        cmocka_unit_test(counts_sequential),
+        cmocka_unit_test(shuffled),
+        cmocka_unit_test(many_at_a_time),
+        cmocka_unit_test(closes_at_once),
+        cmocka_unit_test(errors_in_place),
+        cmocka_unit_test(damage_on_the_way),
+        cmocka_unit_test(within_the_budget),
         cmocka_unit_test(taking_few),
+        cmocka_unit_test(by_position),
+        cmocka_unit_test(opening_many_shards),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
