@@ -7,6 +7,10 @@
  * / w) + 1 to ceil(c / w), and the earliest end first always meets all of them. Within
  * that freedom the seed decides.
  *
+ * To go on later, save sqrl_mix_state and the sqrl_iterator_state of each source; on
+ * other numbers of ranks give each source's iterator the states of all ranks
+ * (sqrl/stream.h), and the mix the draws of the rank that was furthest on.
+ *
  * Threads: a mix belongs to one thread at a time.
  */
 #ifndef SQRL_MIX_H

@@ -260,6 +260,11 @@ SQRL_CHECK int sqrl_iterator_start(struct sqrl_plan *plan,
  * SQRL_E_CORRUPT. */
 SQRL_CHECK int sqrl_iterator_state(struct sqrl_iterator *iterator, uint64_t unread,
                                    char **out, struct sqrl_error *err);
+/* The same between two rows of the batch that was handed out last: behind its first
+ * `rows`. Such a state too fits batches of any size. SQRL_E_UNSUPPORTED with length
+ * buckets, SQRL_E_INVALID when no batch of so many rows was handed out. */
+SQRL_CHECK int sqrl_iterator_state_in_batch(struct sqrl_iterator *iterator, uint64_t rows,
+                                            char **out, struct sqrl_error *err);
 /* The next run of samples; *out is NULL at the end. A run is the caller's until
  * sqrl_run_release. Errors take their place in the sequence: what was good before comes
  * first. After an error or the end every further call repeats it. */

@@ -58,6 +58,7 @@ enum ext_class {
     EXT_FILE_SYSTEM,
     EXT_FILE,
     EXT_FILE_WRITER,
+    EXT_COUNTED,
     EXT_CLASSES
 };
 
@@ -237,8 +238,13 @@ PyObject *ext_plan_locate(PyObject *self, PyObject *index);
 PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *ext_batches_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options);
-/* Where a Samples or Batches counts what it gave; NULL for other objects. */
+/* Where a Samples, Batches, Mixed or Counted counts what it gave; NULL: another object.
+ */
 const uint64_t *ext_delivered(struct ext_state *state, PyObject *iterator);
+const uint64_t *samples_count(PyObject *samples);
+const uint64_t *batches_count(PyObject *batches);
+const uint64_t *mixed_count(PyObject *mixed);
+const uint64_t *counted_count(PyObject *counted);
 /* A sequence of str, texts of states, into options; free() the array, whose texts live as
  * long as the sequence. -1 with an exception. */
 int ext_states_of(PyObject *sequence, const char ***states,
@@ -271,7 +277,8 @@ extern PyType_Spec ext_source_spec, ext_plan_spec, ext_samples_spec, ext_batches
     ext_slot_spec, ext_pin_spec, ext_memory_spec, ext_packer_spec, ext_guard_spec,
     ext_catalog_spec, ext_twister_spec, ext_choices_spec, ext_batched_spec,
     ext_shuffled_spec, ext_monitored_spec, ext_window_spec, ext_ordered_spec,
-    ext_mixed_spec, ext_file_system_spec, ext_file_spec, ext_file_writer_spec;
+    ext_mixed_spec, ext_file_system_spec, ext_file_spec, ext_file_writer_spec,
+    ext_counted_spec;
 
 /* Allocation and release of instances in the limited API. */
 static inline PyObject *ext_alloc(PyTypeObject *type) {

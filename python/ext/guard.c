@@ -14,6 +14,18 @@ struct guard {
     uint64_t seen, since;   /* items given since it gave its last, that one included */
 };
 
+const uint64_t *ext_delivered(struct ext_state *state, PyObject *iterator) {
+    static const uint64_t *(*const count[EXT_CLASSES])(PyObject *) = {
+        [EXT_SAMPLES] = samples_count,
+        [EXT_BATCHES] = batches_count,
+        [EXT_MIXED] = mixed_count,
+        [EXT_COUNTED] = counted_count};
+    for (int i = 0; i < EXT_CLASSES; i++)
+        if (count[i] != NULL && Py_TYPE(iterator) == state->type[i])
+            return count[i](iterator);
+    return NULL;
+}
+
 /* Subclasses made in Python have no module of their own. */
 static struct ext_state *guard_state(PyTypeObject *type) {
     struct ext_state *state = NULL;

@@ -16,8 +16,9 @@ struct mixed {
     struct sqrl_mix *mix;
     PyObject *again;            /* owned */
     struct mix_source *sources; /* [count] */
-    uint32_t count, source;
-    bool pending, ended; /* `source` was drawn, and has not given its item yet */
+    uint64_t delivered;
+    uint32_t count, source, last; /* `last` gave the item that was delivered last */
+    bool pending, ended;          /* `source` was drawn, and has not given its item yet */
 };
 
 /* A sequence of floats; free() it. */
@@ -150,6 +151,8 @@ static PyObject *mixed_take(struct mixed *self) {
         PyObject *item = iter_above_next(&source->above);
         if (EXT_LIKELY(item != NULL)) {
             source->taken++;
+            self->delivered++;
+            self->last = self->source;
             self->pending = false;
             return item;
         }
@@ -173,6 +176,10 @@ static PyObject *mixed_next(PyObject *op) {
     PyObject *item = mixed_take(self);
     iter_gate_leave(&self->gate);
     return item;
+}
+
+const uint64_t *mixed_count(PyObject *op) {
+    return &((struct mixed *)op)->delivered;
 }
 
 /* --- weights and state --- */
@@ -270,11 +277,15 @@ static PyObject *mixed_resume(PyObject *op, PyObject *args) {
 }
 
 static PyObject *mixed_source(PyObject *op, void *unused) {
-    return PyLong_FromUnsignedLong(((struct mixed *)op)->source);
+    return PyLong_FromUnsignedLong(((struct mixed *)op)->last);
+}
+static PyObject *mixed_delivered(PyObject *op, void *unused) {
+    return PyLong_FromUnsignedLongLong(((struct mixed *)op)->delivered);
 }
 
 static PyGetSetDef mixed_getset[] = {
     {"source", mixed_source, NULL, "Number of the source of the last item.", NULL},
+    {"delivered", mixed_delivered, NULL, "How many items it gave so far.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMethodDef mixed_methods[] = {

@@ -393,7 +393,8 @@ static int native_exec(PyObject *module) {
         [EXT_MIXED] = &ext_mixed_spec,
         [EXT_FILE_SYSTEM] = &ext_file_system_spec,
         [EXT_FILE] = &ext_file_spec,
-        [EXT_FILE_WRITER] = &ext_file_writer_spec};
+        [EXT_FILE_WRITER] = &ext_file_writer_spec,
+        [EXT_COUNTED] = &ext_counted_spec};
     struct ext_state *state = state_of(module);
     state->module = module;
     state->log = ext_log_new();
@@ -445,23 +446,24 @@ static void native_free(void *module) {
     state->context = NULL;
 }
 
-/* Numbers of ranks and workers, those that are 0 found. */
+/* Who this process is; what is 0 is found. */
 static PyObject *native_topology(PyObject *module, PyObject *args) {
-    unsigned long long world_size, workers;
+    unsigned long long rank, world_size, worker, workers;
     struct sqrl_error err;
-    if (!PyArg_ParseTuple(args, "KK:topology", &world_size, &workers))
+    if (!PyArg_ParseTuple(args, "KKKK:topology", &rank, &world_size, &worker, &workers))
         return NULL;
-    struct sqrl_topology topology = {0, world_size, 0, workers};
-    if (sqrl_topology_find(&topology, &err) != SQRL_OK)
+    struct sqrl_topology t = {rank, world_size, worker, workers};
+    if (sqrl_topology_find(&t, &err) != SQRL_OK)
         return ext_raise(PyModule_GetState(module), &err);
-    return Py_BuildValue("(KK)", (unsigned long long)topology.world_size,
-                         (unsigned long long)topology.workers);
+    return Py_BuildValue("(KKKK)", (unsigned long long)t.rank,
+                         (unsigned long long)t.world_size, (unsigned long long)t.worker,
+                         (unsigned long long)t.workers);
 }
 
 static PyMethodDef native_methods[] = {
     {"topology", native_topology, METH_VARARGS,
-     "topology($module, world_size, workers, /)\n--\n\nNumbers of ranks and workers; 0: "
-     "found."},
+     "topology($module, rank, world_size, worker, workers, /)\n--\n\n"
+     "Those; numbers of ranks and workers that are 0 are found, and whose they are."},
     {"open", native_open, METH_VARARGS,
      "open($module, url, options=None, /)\n--\n\nOpens a file or directory: a Source."},
     {"open_in", native_open_in, METH_VARARGS,

@@ -10,14 +10,16 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
-from squirrel._errors import SampleTypeError
+from squirrel import _native
+from squirrel._errors import ArgumentError, SampleTypeError
 from squirrel.batch import Batch, Column
 from squirrel.iterstream.base import Run
 from squirrel.iterstream.stages import Stage
+from squirrel.mixing import _MixPass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from squirrel.mixing import Mix
@@ -30,6 +32,7 @@ class MixedBatches(Stage):
     """Batches of `size` rows of a mix whose streams are all native samples."""
 
     _holds_items = True
+    _is_root = True
 
     def __init__(self, mix: Mix, size: int, drop_remainder: bool, options: dict[str, Any]) -> None:
         super().__init__(mix)
@@ -44,25 +47,52 @@ class MixedBatches(Stage):
         return f"batch({self.size})"
 
     def _start(self, run: Run) -> Iterator[Batch]:
-        queues: list[deque[Batch]] = [deque() for _ in self.source.streams]
+        return _BatchedPass(self, run).counter
 
-        def rows(i: int, stream: Stream, inner: Run) -> Iterator[int]:
-            batches = stream.batch(self.size, **self.options)._start(inner)
-            return itertools.chain.from_iterable(_queued(i, batches, queues[i]))
 
-        return self._merge(self.source._start_pass(run, rows), queues)
+class _BatchedPass:
+    """A pass: the mix's, over numbers of rows."""
 
-    def _merge(self, order: Iterator[int], queues: list[deque[Batch]]) -> Iterator[Batch]:
+    def __init__(self, of: MixedBatches, run: Run) -> None:
+        self.of = of
+        mix: Mix = of.source
+        self.queues: list[deque[Batch]] = [deque() for _ in mix.streams]
+        self.at = [0] * len(mix.streams)  # rows of the first batch of each queue that were given
+        self.rows = mix._pass = _MixPass(mix, run, self._rows)
+        self.counter = _native.Counted(self._merge(of.size, of.drop_remainder))
+        run.root = self
+
+    @property
+    def delivered(self) -> int:
+        return self.counter.delivered
+
+    def state_dict(self, back: int = 0) -> dict[str, Any]:
+        if back:
+            raise ArgumentError("a mix's batches have no state in front of the last one")
+        return self.rows.state_dict()
+
+    def _rows(self, i: int, stream: Stream, run: Run) -> tuple[Iterator[int], Callable[..., dict[str, Any]]]:
+        """The stream's number once a row, and where it stands."""
+        batches: Any = stream.batch(self.of.size, **self.of.options)._start(run)
+        queue = self.queues[i]  # may still hold rows of the pass before
+
+        def state() -> dict[str, Any]:
+            found: dict[str, Any] = batches.state_dict(rows=self.at[i] if queue else None)
+            return found
+
+        return itertools.chain.from_iterable(_queued(i, batches, queue)), state
+
+    def _merge(self, size: int, drop_remainder: bool) -> Iterator[Batch]:
         import numpy as np
 
-        at = [0] * len(queues)  # rows of the first batch of each queue that were given
+        at = self.at
         while True:
-            numbers = np.fromiter(itertools.islice(order, self.size), np.int64)
+            numbers = np.fromiter(itertools.islice(self.rows.counter, size), np.int64)
             count = len(numbers)
-            if not count or (count < self.size and self.drop_remainder):
+            if not count or (count < size and drop_remainder):
                 return
             pieces = []
-            for i, queue in enumerate(queues):
+            for i, queue in enumerate(self.queues):
                 places = np.flatnonzero(numbers == i)
                 done = 0
                 while done < len(places):

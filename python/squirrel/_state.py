@@ -22,8 +22,14 @@ def loads(text: str) -> Any:
     return json.loads(text)
 
 
-def find(saved: Any, key: str, depth: int = 0) -> list[dict[str, Any]]:
+def find(saved: Any, key: str, without: str | None = None, depth: int = 0) -> list[dict[str, Any]]:
     """All dicts with this key in a nesting of dicts, lists and tuples, and JSON texts of them.
+
+    Args:
+        saved: what a program saved.
+        key: of the dicts; what lies within one of them is not looked through.
+        without: what lies in a dict with this key is not looked through either.
+        depth: how deep `saved` lies.
 
     Raises:
         StateError: the nesting is deeper than any checkpoint's.
@@ -42,10 +48,12 @@ def find(saved: Any, key: str, depth: int = 0) -> list[dict[str, Any]]:
     if isinstance(saved, dict):
         if key in saved:
             return [saved]
+        if without is not None and without in saved:
+            return []
         saved = list(saved.values())
     if not isinstance(saved, (list, tuple)):
         return []
-    return [state for part in saved for state in find(part, key, depth + 1)]
+    return [state for part in saved for state in find(part, key, without, depth + 1)]
 
 
 def texts(saved: Any) -> tuple[str, ...]:

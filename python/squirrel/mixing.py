@@ -1,34 +1,33 @@
 """One stream out of several: mixed by weights, in turn, one after another, side by side.
 
 Nothing is copied: each source is read where it lies, by its own native threads, and its items pass
-through. The schedule of a mix is sqrl/mix.h's.
+through. The schedule of a mix is sqrl/mix.h's. Where a pass stands is where each stream's own state
+says, and a few numbers beside: see squirrel.iterstream.parts.
 """
 
 from __future__ import annotations
 
 import builtins
-import functools
 import itertools
 import reprlib
 
 from squirrel import _native
-from squirrel._errors import StateError
+from squirrel._errors import ArgumentError, StateError
 from squirrel.iterstream.base import Composable, Run
-from squirrel.iterstream.trace import _note
+from squirrel.iterstream.parts import KEY, Part, gather, is_count, saved_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any, Literal
 
-    from squirrel.stream import Stream
+    from squirrel.iterstream.parts import Saved, Start
 
-    Start = Callable[[int, Any, Run], Iterator[Any]]
     Stop = Literal["first", "all", "forever"]
 
 __all__ = ["Mix", "concat", "interleave", "mix", "sample", "zip"]
 
-_STATE = 1  # version of Mix.state_dict()
+_STATE = 2  # version of the states
 
 
 def mix(
@@ -95,6 +94,9 @@ def zip(streams: Sequence[Iterable[Any]], strict: bool = True) -> Composable:
 class _Several(Composable):
     """A stage over several streams."""
 
+    _is_root = True
+    _kind = ""
+
     def __init__(self, streams: Sequence[Iterable[Any]]) -> None:
         super().__init__(source=())
         if isinstance(streams, (str, bytes)) or not hasattr(streams, "__len__"):
@@ -112,25 +114,95 @@ class _Several(Composable):
     def __repr__(self) -> str:
         return f"{self._call}: " + ", ".join(f"[{stream!r}]" for stream in self.streams)
 
-    def _begin(
-        self, i: int, run: Run, epoch: int, skip: int = 0, start: Start | None = None
-    ) -> tuple[Iterator[Any], Run]:
-        """A pass of stream i, in a run of its own that ends with this one."""
-        stream = self.streams[i]
-        inner = Run(epoch + (stream._epoch or 0), run.shared)
-        run.closers.append(inner.close)
-        if skip:
-            stream = stream.skip(skip)
-        return (start or _items)(i, stream, inner), inner
+    # --- states ---
+
+    def _plan(self) -> dict[str, Any]:
+        """What must be the same where a state goes on."""
+        return {"kind": self._kind, "streams": len(self.streams)}
+
+    def _numbers(self) -> dict[str, int]:
+        """Names of the counts in a state, and what they are below."""
+        return {}
+
+    def _names_of_parts(self) -> list[str]:
+        return [f"stream {i}" for i in range(len(self.streams))]
+
+    def _progress(self, state: Saved) -> Any:
+        """Grows while a pass goes on."""
+        return ()
+
+    def _check(self, state: Any) -> None:
+        """Refuses what no pass of such a stage can have given."""
+        if state.get(KEY) != _STATE:
+            version = reprlib.repr(state.get(KEY))
+            raise StateError(f"a state of several streams of version {version}: this release reads {_STATE}")
+        for name, mine in self._plan().items():
+            if type(state.get(name)) is not type(mine) or state[name] != mine:
+                was = reprlib.repr(state.get(name))
+                raise StateError(f"the state is of a {self._kind} with {name}={was}, this one has {mine!r}")
+        for name, below in {"epoch": 1 << 64, **self._numbers()}.items():
+            value = state.get(name)
+            if type(value) is not int or not 0 <= value < below:
+                raise StateError(f"the state of a {self._kind} is damaged: its {name} is {reprlib.repr(value)}")
+        if not isinstance(state.get("finished"), bool):
+            raise StateError(f"the state of a {self._kind} is damaged: it does not say whether it had ended")
+        parts = state.get("parts")
+        if not isinstance(parts, builtins.list) or len(parts) != len(self._names_of_parts()):
+            raise StateError(f"the state of a {self._kind} is damaged: its streams are not there")
+        for part in parts:
+            saved_part(part)
+
+    def _saved_for(self, run: Run) -> tuple[Saved, builtins.list[Saved]] | None:
+        """Where a pass goes on; None: it begins."""
+        saved, run.states = run.states if run.states is not None else self._saved, None
+        if saved is None:
+            return None
+        lead, parts = gather(self, saved)
+        run.epoch = lead["epoch"]
+        return lead, parts
 
 
-def _items(i: int, stream: Any, run: Run) -> Iterator[Any]:
-    from squirrel.stream import Stream
+class _Pass:
+    """A pass through several streams: what a state is taken of."""
 
-    items: Iterator[Any] = stream._start(run)
-    if isinstance(stream, Stream):
-        return items
-    return _native.Guard(items, functools.partial(_note, stream, run))  # a callable's StopIteration is no end
+    counter: Any  # the native iterator that counts what came
+
+    def __init__(self, of: _Several, run: Run) -> None:
+        self.of = of
+        self.run = run
+        self.saved = of._saved_for(run)
+        self.epoch = of._epoch_of(run)
+        self.finished = bool(self.saved and self.saved[0]["finished"])
+        run.root = self
+
+    @property
+    def delivered(self) -> int:
+        """How many items came in this pass."""
+        return int(self.counter.delivered)
+
+    def parts(self, start: Start | None = None) -> tuple[builtins.list[Part], builtins.list[Iterator[Any]]]:
+        """A part for each stream, and their items."""
+        streams = self.of.streams
+        parts = [
+            Part(i, lambda _, stream=stream: stream, self.run, self._epoch, start)  # type: ignore[misc]
+            for i, stream in enumerate(streams)
+        ]
+        if self.saved is None:
+            return parts, [part._begin(0, None) for part in parts]
+        return parts, [part.go_on(saved) for part, saved in builtins.zip(parts, self.saved[1])]
+
+    def _epoch(self, number: int) -> int:
+        return self.epoch
+
+    def state_dict(self, back: int = 0) -> Saved:
+        """Where it stands, or stood one item ago."""
+        if back > 1 or (back and not self.delivered):
+            raise ArgumentError("several streams go back one item at most")
+        head = {KEY: _STATE, **self.of._plan(), "epoch": self.epoch, "finished": self.finished and not back}
+        return {**head, **self._state(back)}
+
+    def _state(self, back: int) -> Saved:
+        raise NotImplementedError
 
 
 def _plain(items: Iterable[Any]) -> Composable:
@@ -170,9 +242,8 @@ class Mix(_Several):
         self.stop = stop
         self.quota = quota
         self.independent = independent
-        self._pass: _Pass | None = None
-        self._resumed: dict[str, Any] | None = None
-        self._mixed(tuple(iter(()) for _ in self.streams), _never)  # refuses bad weights now
+        self._pass: _MixPass | None = None
+        self._mixed(tuple(iter(()) for _ in self.streams), _never, self.weights)  # refuses bad weights now
 
     def _weights(self, weights: Sequence[float]) -> list[float]:
         weights = [float(weight) for weight in weights]
@@ -180,27 +251,24 @@ class Mix(_Several):
             raise ValueError(f"mix: {len(self.streams)} streams need as many weights, not {len(weights)}")
         return weights
 
-    def _mixed(self, iterators: tuple[Iterator[Any], ...], again: Any) -> _native.Mixed:
+    def _mixed(
+        self, iterators: tuple[Iterator[Any], ...], again: Any, weights: Sequence[float]
+    ) -> _native.Mixed:
         return _native.Mixed(
-            iterators, self.weights, again, seed=self.seed, quota=self.quota, independent=self.independent
+            iterators, weights, again, seed=self.seed, quota=self.quota, independent=self.independent
         )
 
     @property
     def _call(self) -> str:
         return f"{'sample' if self.independent else 'mix'}({len(self.streams)} streams)"
 
+    _kind = "mix"
     # The item in hand is of one stream; the others are ahead of what they gave.
     _holds_items = True
 
     def _start(self, run: Run) -> Iterator[Any]:
-        return self._start_pass(run, None)
-
-    def _start_pass(self, run: Run, start: Start | None) -> Iterator[Any]:
-        state, self._resumed = self._resumed, None
-        if state is not None:
-            run.epoch = state["epoch"]
-        self._pass = _Pass(self, run, self._epoch_of(run), state, start)
-        return self._pass.mixed
+        self._pass = _MixPass(self, run, None)
+        return self._pass.counter
 
     def batch(self, batch_size: int, drop_remainder: bool = False, **options: Any) -> Composable:
         """Dicts of items become columns; see :meth:`squirrel.Stream.batch`.
@@ -231,20 +299,16 @@ class Mix(_Several):
         Raises:
             ValueError: they are not one for each stream, negative, or all 0; the old ones stay.
         """
-        checked, old = self._weights(weights), self.weights
+        checked = self._weights(weights)
+        self._mixed(tuple(iter(()) for _ in self.streams), _never, checked)
         self.weights = checked
-        try:
-            self._mixed(tuple(iter(()) for _ in self.streams), _never)
-        except ValueError:
-            self.weights = old
-            raise
         if self._pass is not None:
-            self._pass.mixed.set_weights(checked)
+            self._pass.counter.set_weights(checked)
 
     @property
     def epochs(self) -> list[int]:
         """Which pass each stream is in, from 0: how often it came to its end."""
-        return builtins.list(self._pass.passes) if self._pass else [0] * len(self.streams)
+        return [part.number for part in self._pass.streams] if self._pass else [0] * len(self.streams)
 
     @property
     def drawn(self) -> list[int]:
@@ -256,145 +320,128 @@ class Mix(_Several):
         """Number of the stream that gave the item in hand."""
         if self._pass is None:
             raise StateError("no item has been drawn yet")
-        return self._pass.mixed.source
+        return self._pass.counter.source
 
     # --- state ---
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the pass that began last is, between two items: a few numbers a stream, for JSON."""
+        """Where the pass that began last is, between two items: a small dict that JSON takes."""
         if self._pass is None:
-            if self._resumed is not None:
-                return dict(self._resumed)
+            if self._saved is not None:
+                return dict(gather(self, self._saved)[0])
             raise StateError("no pass of this mix has begun: iterate it, then save its state")
-        drawn, taken, changes = self._pass.mixed.state()
-        return {
-            "version": _STATE,
-            "streams": len(self.streams),
-            "seed": self.seed,
-            "quota": self.quota,
-            "independent": self.independent,
-            "weights": builtins.list(self.weights),
-            "epoch": self._pass.epoch,
-            "changes": changes,
-            "drawn": builtins.list(drawn),
-            "taken": builtins.list(taken),
-            "before": builtins.list(self._pass.before),
-            "epochs": builtins.list(self._pass.passes),
-            "ended": self._pass.ended,
-        }
+        return self._pass.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next pass goes on where the state was saved, with the very next item.
+    def load_state_dict(self, saved: Any) -> None:
+        """Passes of the saved epoch go on where the state stands, with the weights of then, until
+        set_epoch() names another.
 
-        Sources are passed over up to their positions: native streams that are not shuffled do that
-        without reading.
+        Args:
+            saved: one state of an equal mix, or those of all ranks and workers, in any nesting.
 
         Raises:
-            ValueError: the state is of another mix, and what differs.
+            StateError: the state is of another mix, and what differs.
         """
-        _check_state(state, len(self.streams))
-        for name, mine in (
-            ("streams", len(self.streams)), ("seed", self.seed), ("quota", self.quota),
-            ("independent", self.independent),
-        ):
-            if state.get(name) != mine:
-                was = reprlib.repr(state.get(name))
-                raise ValueError(f"the state is of a mix with {name}={was}, this one has {mine!r}")
-        old, self.weights = self.weights, self._weights(state["weights"])
-        try:
-            probe = self._mixed(tuple(iter(()) for _ in self.streams), _never)
-            probe.resume(tuple(state["drawn"]), tuple(state["taken"]), state["changes"], bool(state["ended"]))
-        except (ValueError, TypeError, OverflowError):
-            self.weights = old
-            raise
-        self._resumed = dict(state)
+        lead, _ = gather(self, saved)
+        probe = self._mixed(tuple(iter(()) for _ in self.streams), _never, lead["weights"])
+        _resume(probe, lead)
+        super().load_state_dict(saved)
+        self.weights = builtins.list(lead["weights"])
         self._pass = None
+
+    def _plan(self) -> dict[str, Any]:
+        more = {"seed": self.seed, "quota": self.quota, "independent": self.independent, "stop": self.stop}
+        return {**super()._plan(), **more}
+
+    def _numbers(self) -> dict[str, int]:
+        return {"changes": 1 << 63}
+
+    def _progress(self, state: Saved) -> Any:
+        return state["changes"], sum(state["drawn"])
+
+    def _check(self, state: Any) -> None:
+        super()._check(state)
+        count = len(self.streams)
+        for name in ("drawn", "before", "weights"):
+            values = state.get(name)
+            whole = name != "weights"
+            if not isinstance(values, (builtins.list, tuple)) or len(values) != count:
+                raise StateError(f"the state of a mix is damaged: {name} are not {count} numbers")
+            for value in values:
+                if not is_count(value) and (whole or not isinstance(value, float)):
+                    raise StateError(f"the state of a mix is damaged: {reprlib.repr(value)} in {name}")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pass": None}
 
 
-def _check_state(state: Any, streams: int) -> None:
-    """Refuses what no mix of so many streams can have given."""
-    if not isinstance(state, dict):
-        raise ValueError(f"a mix's state is a dict, not {type(state).__name__}: give what state_dict() gave")
-    if state.get("version") != _STATE:
-        version = reprlib.repr(state.get("version"))
-        raise ValueError(f"a mix's state of version {version}: this release reads {_STATE}")
-    if state.get("streams") != streams:
-        return  # another mix: that is what there is to say
-    for name in ("drawn", "taken", "before", "epochs", "weights"):
-        values = state.get(name)
-        if not isinstance(values, (builtins.list, tuple)) or len(values) != streams:
-            raise ValueError(f"the mix's state is damaged: {name} are not {streams} numbers")
-        whole = name != "weights"
-        for value in values:
-            if not _is_count(value) and (whole or not isinstance(value, float)):
-                raise ValueError(f"the mix's state is damaged: {reprlib.repr(value)} in {name}")
-    for name in ("epoch", "changes"):
-        if not _is_count(state.get(name)):
-            raise ValueError(f"the mix's state is damaged: its {name} is {reprlib.repr(state.get(name))}")
-    if not isinstance(state.get("ended"), bool):
-        raise ValueError("the mix's state is damaged: it does not say whether the mix had ended")
+def _resume(mixed: _native.Mixed, state: Saved) -> None:
+    taken = tuple(part["taken"] for part in state["parts"])
+    try:
+        mixed.resume(tuple(state["drawn"]), taken, state["changes"], state["finished"])
+    except (ValueError, OverflowError) as error:
+        raise StateError(str(error)) from None
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 63
+class _MixPass(_Pass):
+    """A pass of a mix: which pass each stream is in, and what they gave before."""
 
+    counter: _native.Mixed
 
-class _Pass:
-    """A pass of a mix: its native iterator, and which pass each stream is in."""
+    def __init__(self, of: Mix, run: Run, start: Start | None) -> None:
+        super().__init__(of, run)
+        self.mix = of
+        self.before = builtins.list(self.saved[0]["before"]) if self.saved else [0] * len(of.streams)
+        if self.saved:
+            of.weights = builtins.list(self.saved[0]["weights"])
+        self.streams, items = self.parts(start)
+        self.counter = of._mixed(tuple(items), self.again, of.weights)
+        if self.saved:
+            _resume(self.counter, self.saved[0])
 
-    def __init__(
-        self, of: Mix, run: Run, epoch: int, state: dict[str, Any] | None, start: Start | None
-    ) -> None:
-        self.of = of
-        self.run = run
-        self.start = start
-        self.closers: list[Any] = [None] * len(of.streams)
-        self.ended = bool(state and state["ended"])
-        self.epoch = epoch
-        count = len(of.streams)
-        self.passes = builtins.list(state["epochs"]) if state else [0] * count
-        self.before = builtins.list(state["before"]) if state else [0] * count  # items of former passes
-        skips = state["taken"] if state else [0] * count
-        self.mixed = of._mixed(tuple(self.begin(i, skips[i]) for i in range(count)), self.again)
-        if state:
-            self.mixed.resume(tuple(state["drawn"]), tuple(skips), state["changes"], self.ended)
-
-    def begin(self, i: int, skip: int = 0) -> Iterator[Any]:
-        former = self.closers[i]
-        if former is not None:  # of the pass that ended
-            self.run.closers.remove(former)
-            former()
-        epoch = (self.epoch << 32) + self.passes[i]
-        items, inner = self.of._begin(i, self.run, epoch, skip, self.start)
-        self.closers[i] = self.run.closers[-1]
-        return items
+    def _epoch(self, number: int) -> int:
+        return (self.epoch << 32) + number
 
     def drawn(self) -> list[int]:
-        _, taken, _ = self.mixed.state()
+        _, taken, _ = self.counter.state()
         return [past + now for past, now in builtins.zip(self.before, taken)]
 
     def again(self, i: int, items: int) -> Iterator[Any] | None:
         """Stream i is at its end: its next pass, or None when that ends the mix."""
-        mix = self.of
+        mix, part = self.mix, self.streams[i]
         if mix.stop == "first":
-            self.ended = True
+            self.finished = True
             return None
-        if not items:
+        if not items and not part.resumed:
             raise ValueError(
-                f"stream {i} of the mix ({mix.streams[i]!r}) gave nothing in its pass {self.passes[i]}: it is "
+                f"stream {i} of the mix ({mix.streams[i]!r}) gave nothing in its pass {part.number}: it is "
                 "empty, or an iterator, which can be passed through once; give a list, a stream or a callable "
                 "that makes an iterator, or leave it out"
             )
-        self.passes[i] += 1
-        wanted = (n for n, weight in builtins.zip(self.passes, mix.weights) if weight > 0)
-        if mix.stop == "all" and all(wanted):
-            self.ended = True
+        ended = [p.number + (p is part) for p in self.streams]
+        if mix.stop == "all" and all(n for n, weight in builtins.zip(ended, mix.weights) if weight > 0):
+            part.number += 1
+            self.finished = True
             return None
         self.before[i] += items
-        return self.begin(i)
+        return part.again()
+
+    def _state(self, back: int) -> Saved:
+        drawn, taken, changes = self.counter.state()
+        backs = [0] * len(drawn)
+        if back:
+            last = self.counter.source
+            if not drawn[last] or not taken[last]:
+                raise ArgumentError("there is no state in front of an item behind which weights or passes changed")
+            backs[last] = 1
+        parts = [part.state(n, b) for part, n, b in builtins.zip(self.streams, taken, backs)]
+        return {
+            "weights": builtins.list(self.mix.weights),
+            "changes": changes,
+            "drawn": [n - b for n, b in builtins.zip(drawn, backs)],
+            "before": builtins.list(self.before),
+            "parts": parts,
+        }
 
 
 def _never(i: int, items: int) -> None:
@@ -402,20 +449,53 @@ def _never(i: int, items: int) -> None:
 
 
 class _Concat(_Several):
+    _kind = "concat"
+
     @property
     def _call(self) -> str:
         return f"concat({len(self.streams)} streams)"
 
+    def _names_of_parts(self) -> list[str]:
+        return ["the streams"]  # one part, whose passes they are
+
     def _start(self, run: Run) -> Iterator[Any]:
-        epoch = self._epoch_of(run)
-        return itertools.chain.from_iterable(self._begin(i, run, epoch)[0] for i in range(len(self.streams)))
+        return _ConcatPass(self, run).counter
 
     def __len__(self) -> int:
         return sum(len(stream) for stream in self.streams)
 
 
+class _ConcatPass(_Pass):
+    def __init__(self, of: _Concat, run: Run) -> None:
+        super().__init__(of, run)
+        self.part = Part(0, lambda number: of.streams[number], run, self._epoch)
+        self.taken = self.began_at = 0  # items of the present stream by an earlier run, and before it
+        first = self._first()
+        self.counter: _native.Counted = _native.Counted(itertools.chain.from_iterable(self._streams(first)))
+
+    def _first(self) -> Iterator[Any]:
+        if self.saved is None:
+            return self.part._begin(0, None)
+        saved = self.saved[1][0]
+        if saved["pass"] >= len(self.of.streams):
+            raise StateError(f"the state stands in stream {saved['pass']} of {len(self.of.streams)}")
+        self.taken = saved["taken"]
+        return self.part.go_on(saved)
+
+    def _streams(self, first: Iterator[Any]) -> Iterator[Iterator[Any]]:
+        yield first
+        while self.part.number < len(self.of.streams) - 1:
+            self.taken, self.began_at = 0, self.delivered
+            yield self.part.again()
+        self.finished = True
+
+    def _state(self, back: int) -> Saved:
+        return {"parts": [self.part.state(self.taken + self.delivered - self.began_at, back)]}
+
+
 class _Interleave(_Several):
     _holds_items = True
+    _kind = "interleave"
 
     def __init__(self, streams: Sequence[Iterable[Any]], block: int) -> None:
         super().__init__(streams)
@@ -427,26 +507,68 @@ class _Interleave(_Several):
     def _call(self) -> str:
         return f"interleave({len(self.streams)} streams)"
 
-    def _start(self, run: Run) -> Iterator[Any]:
-        epoch = self._epoch_of(run)
-        return self._turns([self._begin(i, run, epoch)[0] for i in range(len(self.streams))])
+    def _plan(self) -> dict[str, Any]:
+        return {**super()._plan(), "block": self.block}
 
-    def _turns(self, running: list[Iterator[Any]]) -> Iterator[Any]:
-        while running:
-            left = []
-            for items in running:
-                count = 0
-                for count, item in enumerate(itertools.islice(items, self.block), 1):
-                    yield item
-                if count == self.block:
-                    left.append(items)
-            running = left
+    def _numbers(self) -> dict[str, int]:
+        return {"turn": len(self.streams), "given": self.block + 1}
+
+    def _progress(self, state: Saved) -> Any:
+        return sum(part["taken"] for part in state["parts"])
+
+    def _start(self, run: Run) -> Iterator[Any]:
+        return _InterleavePass(self, run).counter
 
     def __len__(self) -> int:
         return sum(len(stream) for stream in self.streams)
 
 
+class _InterleavePass(_Pass):
+    def __init__(self, of: _Interleave, run: Run) -> None:
+        super().__init__(of, run)
+        self.block = of.block
+        self.streams, items = self.parts()
+        self.ended = [False] * len(items)
+        self.taken = [part["taken"] for part in self.saved[1]] if self.saved else [0] * len(items)
+        self.turn = self.saved[0]["turn"] if self.saved else 0
+        self.before = self.saved[0]["given"] if self.saved else 0  # items of this turn, by an earlier run
+        self.began_at = 0
+        self.counter: _native.Counted = _native.Counted(
+            itertools.chain.from_iterable(self._turns([self._to_the_end(i, its) for i, its in enumerate(items)]))
+        )
+
+    def _to_the_end(self, i: int, items: Iterator[Any]) -> Iterator[Any]:
+        def end() -> Iterator[Any]:
+            self.ended[i] = True
+            yield from ()
+
+        return itertools.chain(items, end())
+
+    def _turns(self, items: list[Iterator[Any]]) -> Iterator[Iterator[Any]]:
+        while not all(self.ended):
+            self.began_at = self.delivered
+            if not self.ended[self.turn]:
+                yield itertools.islice(items[self.turn], self.block - self.before)
+            self.taken[self.turn] += self.delivered - self.began_at
+            self.began_at = self.delivered
+            self.before = 0
+            self.turn = (self.turn + 1) % len(items)
+        self.finished = True
+
+    def _state(self, back: int) -> Saved:
+        given = self.delivered - self.began_at
+        taken = builtins.list(self.taken)
+        taken[self.turn] += given
+        backs = [back * (i == self.turn) for i in range(len(taken))]
+        if back and not given:  # the end
+            raise ArgumentError("there is no state in front of the last item")
+        parts = [part.state(n, b) for part, n, b in builtins.zip(self.streams, taken, backs)]
+        return {"turn": self.turn, "given": self.before + given - back, "parts": parts}
+
+
 class _Zip(_Several):
+    _kind = "zip"
+
     def __init__(self, streams: Sequence[Iterable[Any]], strict: bool) -> None:
         super().__init__(streams)
         self.strict = strict
@@ -455,10 +577,33 @@ class _Zip(_Several):
     def _call(self) -> str:
         return f"zip({len(self.streams)} streams)"
 
+    def _plan(self) -> dict[str, Any]:
+        return {**super()._plan(), "strict": self.strict}
+
+    def _progress(self, state: Saved) -> Any:
+        return state["parts"][0]["taken"]
+
     def _start(self, run: Run) -> Iterator[Any]:
-        epoch = self._epoch_of(run)
-        parts = (self._begin(i, run, epoch)[0] for i in range(len(self.streams)))
-        return builtins.zip(*parts, strict=self.strict)
+        return _ZipPass(self, run).counter
 
     def __len__(self) -> int:
         return min(len(stream) for stream in self.streams)
+
+
+class _ZipPass(_Pass):
+    def __init__(self, of: _Zip, run: Run) -> None:
+        super().__init__(of, run)
+        self.streams, items = self.parts()
+        self.taken = self.saved[1][0]["taken"] if self.saved else 0
+        tuples = builtins.zip(*items, strict=of.strict)
+        self.counter: _native.Counted = _native.Counted(
+            itertools.chain(() if self.finished else tuples, self._end())
+        )
+
+    def _end(self) -> Iterator[Any]:
+        self.finished = True
+        yield from ()
+
+    def _state(self, back: int) -> Saved:
+        taken = self.taken + self.delivered
+        return {"parts": [part.state(taken, back) for part in self.streams]}

@@ -74,6 +74,8 @@ class Stream(Composable):
     options and stages). Samples come in the same order whatever the number of threads.
     """
 
+    _is_root = True
+
     def __init__(
         self,
         url: str,
@@ -115,28 +117,27 @@ class Stream(Composable):
         """The plan of this process: its rank and worker may be known to torch only."""
         if not self.distributed:
             return self._plan
-        found = topology()
-        if not found and not any("split" in kw for _, _, kw in self._stages):
+        if not topology() and not any("split" in kw for _, _, kw in self._stages):
             return self._plan
         plan = self._opened.plan()
         for verb, args, kw in self._stages:
             if verb == "distribute":
-                if "world_size" in kw:
-                    kw = {**{k: v for k, v in found.items() if k.startswith("worker")}, **kw}
-                elif "workers" in kw:
-                    kw = {**{k: v for k, v in found.items() if not k.startswith("worker")}, **kw}
-                else:
-                    kw = {**found, **kw}
-                kw = self._with_owners(kw)
+                kw = self._with_owners(_with_topology(kw))
             plan = getattr(plan, verb)(*args, **kw)
         return plan
+
+    def _consumer(self) -> tuple[int, int]:
+        """Of a distributed stream: how many consumers there are, and which of them this process is."""
+        kw = next(kw for verb, _, kw in self._stages if verb == "distribute")
+        rank, ranks, worker, workers = _found(_with_topology(kw))
+        return ranks * workers, worker * ranks + rank
 
     def _with_owners(self, kw: dict[str, Any]) -> dict[str, Any]:
         """split= becomes the number of a consumer for each shard."""
         split = kw.get("split")
         if split is None:
             return kw
-        ranks, workers = _native.topology(kw.get("world_size", 0), kw.get("workers", 0))
+        _, ranks, _, workers = _found(kw)
         owners = []
         for shard in self.shards:
             owner = split(shard["path"], ranks * workers)
@@ -321,7 +322,7 @@ class Stream(Composable):
 
         states = states_of(run, self._saved)
         iterator = self._now().iterate(epoch=self._epoch_of(run), states=states)
-        run.native = iterator
+        run.native = run.root = iterator
         run.closers.append(iterator.close)
         return iterator
 
@@ -625,6 +626,21 @@ def _restore(
     stream._epoch = epoch
     stream._saved = saved
     return stream
+
+
+def _with_topology(kw: dict[str, Any]) -> dict[str, Any]:
+    """A distribute's arguments, with what torch knows where they say nothing."""
+    found = topology()
+    if "world_size" in kw:
+        return {**{k: v for k, v in found.items() if k.startswith("worker")}, **kw}
+    if "workers" in kw:
+        return {**{k: v for k, v in found.items() if not k.startswith("worker")}, **kw}
+    return {**found, **kw}
+
+
+def _found(kw: dict[str, Any]) -> tuple[int, int, int, int]:
+    """rank, world_size, worker, workers"""
+    return _native.topology(*(kw.get(name, 0) for name in ("rank", "world_size", "worker", "workers")))
 
 
 def _at_least(n: int, least: int, what: str) -> int:

@@ -176,8 +176,11 @@ static int append_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32
         sqrl_mark_output(it, out, true);
         out->base = a->rows_passed;
     }
-    uint32_t at = o ? (uint32_t)(a->rows_passed - out->base)
-                    : (uint32_t)(tick_of(it) - out->mark.tick);
+    uint64_t tick = out->mark.tick;
+    if (o && !a->bucketed && (code = sqrl_mark_segment(it, 1, out, &tick, &a->error)))
+        return code;
+    uint32_t at =
+        (uint32_t)(a->bucketed ? a->rows_passed - out->base : tick_of(it) - tick);
     out->rows[out->count++] = (struct sqrl_row){from, row, at};
     out->longest = SQRL_MAX(out->longest, length);
     out->bytes +=
@@ -205,9 +208,13 @@ static int append_range(struct sqrl_iterator *it, struct sqrl_loaded *from, uint
             return code;
         if (!it->batch && !out->count)
             sqrl_mark_output(it, out, false);
+        uint64_t tick = out->mark.tick;
+        if (it->batch && (code = sqrl_mark_segment(it, 0, out, &tick, &a->error)))
+            return code;
         struct sqrl_row *to = out->rows + out->count;
+        uint32_t judged = (uint32_t)(tick_of(it) - tick);
         for (uint32_t i = 0; i < n; i++)
-            to[i] = (struct sqrl_row){from, *row + i, 0};
+            to[i] = (struct sqrl_row){from, *row + i, judged + i + 1};
         *row += n;
         out->count += n;
         out->bytes += from->bytes_held / SQRL_MAX(from->count, 1u) * n;
@@ -347,6 +354,7 @@ static void step_block(struct sqrl_iterator *it, uint32_t room) {
     if (from->code && !a->ended && !go_on_behind(it, from))
         take_error(a, from);
     sqrl_mark_set(it, 0, &a->past);
+    a->stretch++;
     sqrl_loaded_unref(from);
     a->current = NULL;
     for (uint32_t b = 0; it->batch && b < a->buckets; b++)
@@ -369,6 +377,7 @@ static void leave_window(struct sqrl_iterator *it) {
     for (uint32_t i = 0; !it->batch && i < a->window->count; i++)
         sqrl_loaded_uncharge(a->window->block[i]);
     sqrl_mark_set(it, 0, &a->past);
+    a->stretch++;
     sqrl_window_unref(a->window);
     a->window = NULL;
 }

@@ -87,6 +87,12 @@ struct sqrl_mark {
     uint64_t tick;                   /* rows judged in the block, window or hand */
 };
 
+/* Rows of a batch that were judged in one block, window or hand. */
+struct sqrl_segment {
+    uint32_t first;        /* row of the batch */
+    struct sqrl_mark mark; /* in front of it; the rows' `at` count from there */
+};
+
 enum sqrl_output_state { OUTPUT_OPEN, OUTPUT_QUEUED, OUTPUT_FILLING, OUTPUT_READY };
 
 /* A run or a batch on its way to the consumer. */
@@ -100,13 +106,16 @@ struct sqrl_output {
     uint32_t held, hold_room;
     uint64_t pinned; /* bytes of the blocks that it holds */
     uint32_t compacted,
-        compact_holds;     /* rows and holds that pin nothing but themselves */
-    uint64_t bytes;        /* of its rows: exact with budgets, else an estimate */
-    uint64_t longest;      /* length_field: of its rows */
-    struct sqrl_mark mark; /* runs: in front of it; batches: behind it */
-    uint64_t base;         /* length buckets: rows that had passed at the mark; ... */
-    uint64_t head;         /* ... of the rows from there on, how many are decided: */
-    uint32_t *kept;        /* all are given but these [kepts], which wait in buckets */
+        compact_holds;            /* rows and holds that pin nothing but themselves */
+    uint64_t bytes;               /* of its rows: exact with budgets, else an estimate */
+    uint64_t longest;             /* length_field: of its rows */
+    struct sqrl_mark mark;        /* runs: in front of it; batches: behind it */
+    struct sqrl_segment *segment; /* [segments] of a batch, without length buckets */
+    uint32_t segments, segment_room;
+    uint64_t stretch; /* of the last segment */
+    uint64_t base;    /* length buckets: rows that had passed at the mark; ... */
+    uint64_t head;    /* ... of the rows from there on, how many are decided: */
+    uint32_t *kept;   /* all are given but these [kepts], which wait in buckets */
     uint32_t kepts;
     uint64_t *left;  /* with take and skip: [ops] of the stages, there; or NULL */
     uint64_t number; /* batches: position among batches; runs: of the first sample */
@@ -168,6 +177,7 @@ struct sqrl_assign {
     struct sqrl_mark before; /* in front of the row that is judged, where it is needed */
     uint64_t *before_left;   /* [ops] */
     struct sqrl_mark past;   /* behind the last block or window */
+    uint64_t stretch;        /* number of blocks or windows that were left */
     uint64_t drop;           /* samples that come out and were given by an earlier run */
     uint64_t resume_at;      /* rows of the first window that an earlier run has given */
 };
@@ -438,6 +448,11 @@ void sqrl_window_unref(struct sqrl_window *window);
 void sqrl_mark_set(const struct sqrl_iterator *it, uint64_t back, struct sqrl_mark *mark);
 /* The same in front of the row that is judged next, with the counts of take and skip. */
 void sqrl_mark_before(struct sqrl_iterator *it);
+/* Batches without buckets: begins a segment where the next row is the first of its block
+ * or window; `back` as above. Returns the tick that rows count from, through *tick. */
+SQRL_CHECK int sqrl_mark_segment(struct sqrl_iterator *it, uint64_t back,
+                                 struct sqrl_output *output, uint64_t *tick,
+                                 struct sqrl_error *err);
 /* Length buckets: the mark of a batch that goes is that of the oldest row that waits. */
 void sqrl_mark_bucket(struct sqrl_iterator *it, struct sqrl_output *output, bool before);
 /* Puts a mark on an output: the one in front of the row, or where ASSIGN is now. */

@@ -64,6 +64,28 @@ void sqrl_mark_output(struct sqrl_iterator *it, struct sqrl_output *o, bool befo
         o->left[i] = before ? a->before_left[i] : a->op[i].left;
 }
 
+int sqrl_mark_segment(struct sqrl_iterator *it, uint64_t back, struct sqrl_output *o,
+                      uint64_t *tick, struct sqrl_error *err) {
+    const struct sqrl_assign *a = &it->assign;
+    if (!o->segments || o->stretch != a->stretch) {
+        if (o->segments == o->segment_room) {
+            uint32_t room = o->segment_room ? 2 * o->segment_room : 4;
+            void *grown =
+                sqrl_realloc(o->segment, room * sizeof *o->segment, "batch", err);
+            if (!grown)
+                return SQRL_E_NO_MEMORY;
+            o->segment = grown;
+            o->segment_room = room;
+        }
+        struct sqrl_segment *segment = &o->segment[o->segments++];
+        segment->first = o->count;
+        sqrl_mark_set(it, back, &segment->mark);
+        o->stretch = a->stretch;
+    }
+    *tick = o->segment[o->segments - 1].mark.tick;
+    return SQRL_OK;
+}
+
 static const struct sqrl_output *oldest_open(const struct sqrl_assign *a,
                                              uint64_t *waiting) {
     const struct sqrl_output *oldest = NULL;

@@ -23,6 +23,8 @@ void sqrl_output_clear(struct sqrl_output *o) {
     struct sqrl_row *rows = o->rows;
     struct sqrl_hold *holds = o->holds;
     uint32_t capacity = o->capacity, hold_room = o->hold_room;
+    struct sqrl_segment *segment = o->segment;
+    uint32_t segment_room = o->segment_room;
     uint64_t *left = o->left;
     sqrl_output_release(o);
     sqrl_batch_unref(o->batch);
@@ -34,6 +36,8 @@ void sqrl_output_clear(struct sqrl_output *o) {
     o->capacity = capacity;
     o->holds = holds;
     o->hold_room = hold_room;
+    o->segment = segment;
+    o->segment_room = segment_room;
     o->left = left;
 }
 
@@ -43,6 +47,7 @@ void sqrl_output_free(struct sqrl_output *output) {
     sqrl_output_clear(output);
     free(output->rows);
     free(output->holds);
+    free(output->segment);
     free(output->left);
     free(output);
 }

@@ -246,6 +246,11 @@ static int copy_held(struct point *p, const uint32_t *held, const uint64_t *firs
     return SQRL_OK;
 }
 
+static void pass_rows(struct point *p, uint64_t judged) {
+    p->mark.at += judged;
+    p->mark.point = sqrl_point_behind(&p->mark.point, judged);
+}
+
 /* Behind all but `unread` samples of the run that was handed out last. Lock held. */
 static int find_point(struct sqrl_iterator *it, uint64_t unread, struct point *p,
                       struct sqrl_error *err) {
@@ -275,20 +280,44 @@ static int find_point(struct sqrl_iterator *it, uint64_t unread, struct point *p
                               o->count, (unsigned long long)unread);
     uint64_t used = o->count - unread;
     p->mark.given = o->number + used;
-    if (it->assign.counts) {
+    if (it->assign.counts)
         p->drop = used;
-        return SQRL_OK;
-    }
-    uint64_t judged = used ? o->rows[used - 1].at : 0;
-    if (used && !judged)
-        judged = used;
-    p->mark.at += judged;
-    p->mark.point = sqrl_point_behind(&p->mark.point, judged);
+    else
+        pass_rows(p, used ? o->rows[used - 1].at : 0);
     return SQRL_OK;
 }
 
-int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
-                        struct sqrl_error *err) {
+/* Behind the first `rows` rows of the batch that was handed out last. Lock held. */
+static int find_row(struct sqrl_iterator *it, uint64_t rows, struct point *p,
+                    struct sqrl_error *err) {
+    const struct sqrl_output *o = it->batch ? it->last : NULL;
+    if (!o || rows > o->count)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "the batch that was handed out last has no %llu rows",
+                              (unsigned long long)rows);
+    if (rows == 0 || rows == o->count)
+        return find_point(it, rows == 0, p, err);
+    if (it->assign.bucketed)
+        return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
+                              "samples wait in length buckets: there is no state "
+                              "between the rows of a batch");
+    if (it->assign.counts) {
+        int code = find_point(it, 1, p, err);
+        p->drop += rows;
+        return code;
+    }
+    const struct sqrl_segment *s = o->segment + o->segments - 1;
+    while (s->first >= rows)
+        s--;
+    *p = (struct point){.mark = s->mark, .left = it->first_left};
+    p->mark.given = o->number;
+    pass_rows(p, o->rows[rows - 1].at);
+    return SQRL_OK;
+}
+
+/* `rows`: of the last batch that were used, or SQRL_UNKNOWN. */
+static int state_at(struct sqrl_iterator *it, uint64_t unread, uint64_t rows, char **out,
+                    struct sqrl_error *err) {
     struct writer w = {.err = err};
     struct point p = {.held = NULL};
     *out = NULL;
@@ -297,7 +326,8 @@ int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
                               "this iterator was started before a fork; open a new one "
                               "in the child process");
     pthread_mutex_lock(&it->lock);
-    int code = find_point(it, unread, &p, err);
+    int code = rows == SQRL_UNKNOWN ? find_point(it, unread, &p, err)
+                                    : find_row(it, rows, &p, err);
     if (!code) {
         put_state(&w, it, &p);
         code = w.code;
@@ -308,4 +338,14 @@ int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
     sqrl_bytes_reset(&w.bytes);
     free(p.held);
     return code;
+}
+
+int sqrl_iterator_state(struct sqrl_iterator *it, uint64_t unread, char **out,
+                        struct sqrl_error *err) {
+    return state_at(it, unread, SQRL_UNKNOWN, out, err);
+}
+
+int sqrl_iterator_state_in_batch(struct sqrl_iterator *it, uint64_t rows, char **out,
+                                 struct sqrl_error *err) {
+    return state_at(it, 0, rows, out, err);
 }

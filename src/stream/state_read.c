@@ -338,6 +338,13 @@ static int apply_share(struct sqrl_iterator *it, struct sqrl_states *states,
     struct sqrl_share *shares;
     int code;
     for (size_t i = 0; i < states->count; i++) {
+        struct sqrl_share *share = &states->state[i].share;
+        if (share->window == SQRL_UNKNOWN) { /* said of one that is at the end */
+            share->window = sqrl_deal_windows(it->deal);
+            share->at = 0;
+        }
+    }
+    for (size_t i = 0; i < states->count; i++) {
         struct sqrl_state *s = &states->state[i];
         if (s->share.consumers != consumers || s->share.consumer != consumer)
             continue;

@@ -113,7 +113,7 @@ def test_states_of_mixes_are_checked(data: str) -> None:
     again.load_state_dict(good)
     assert [sample["i"] for sample in again] == rest
     for state in (None, 7, [], "x"):
-        with pytest.raises(ValueError):
+        with pytest.raises(StateError):
             mix().load_state_dict(state)
     values = (-1, 2**70, 10**400, "x", None, [], {}, nested(100_000), "gone")
     for name in good:
@@ -123,10 +123,10 @@ def test_states_of_mixes_are_checked(data: str) -> None:
                 del state[name]
             else:
                 state[name] = value
-            with pytest.raises(ValueError):
+            with pytest.raises(StateError):
                 mix().load_state_dict(state)
             if isinstance(good[name], list):
                 state = copy.deepcopy(good)
                 state[name][1] = value
-                with pytest.raises(ValueError):
+                with pytest.raises(StateError):
                     mix().load_state_dict(state)

@@ -137,11 +137,11 @@ def test_states_that_do_not_fit():
     list(itertools.islice(iter(mix), 20))
     state = mix.state_dict()
     for change, said in (
-        ({"seed": 5}, "seed"), ({"version": 2}, "version"), ({"streams": 3}, "streams"),
-        ({"drawn": [20, 0]}, "weights"), ({"taken": [1]}, "taken"),
+        ({"seed": 5}, "seed"), ({"squirrel_several": 9}, "version"), ({"streams": 3}, "streams"),
+        ({"drawn": [20, 0]}, "weights"), ({"parts": [1]}, "its streams"), ({"stop": "all"}, "stop='all'"),
     ):
         other = squirrel.mix(sources([50, 50]), [2, 1], 4)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(squirrel.StateError, match=said):
             other.load_state_dict({**state, **change})
         assert len(list(other)) > 0
 

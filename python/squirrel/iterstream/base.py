@@ -38,16 +38,18 @@ class Run:
     Attributes:
         epoch: which epoch this pass is; None: no stage so far has set one.
         native: the native iterator at the bottom, where there is one.
+        root: what stands at the bottom and has a state: that iterator, or a pass of several streams.
         shared: what all workers of a DataLoader have in common, and nothing else: set by a split,
             and used by what is shuffled without a seed in front of it.
         unseeded: how many stages took a seed from `shared`.
     """
 
-    __slots__ = ("buffer", "closers", "epoch", "native", "shared", "states", "unseeded")
+    __slots__ = ("buffer", "closers", "epoch", "native", "root", "shared", "states", "unseeded")
 
     def __init__(self, epoch: int | None = None, shared: tuple[int, ...] | None = None) -> None:
         self.epoch = epoch
         self.native: _native.Samples | _native.Batches | None = None
+        self.root: Any = None
         self.closers: list[Callable[[], object]] = []
         self.buffer: Any = None  # a shuffle's, as squirrel.iterstream.resume keeps it
         self.states: Any = None  # where the native iterator goes on; it takes them away
@@ -85,6 +87,8 @@ class Composable:
 
     _epoch: int | None = None
     _saved: Any = None
+    # Whether a state begins here: what lies below is in it.
+    _is_root = False
     # Whether items are kept back, so that the last one read isn't the one in hand.
     _holds_items = False
     # Whether it tells the run which native iterator its item is from, whatever lies below.

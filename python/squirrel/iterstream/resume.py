@@ -20,6 +20,7 @@ from collections import deque
 from squirrel import _native
 from squirrel._errors import ArgumentError, StateError
 from squirrel._state import find, texts
+from squirrel.iterstream.parts import KEY
 from squirrel.iterstream.stages import Batched, Filter, Flatten, Map, NumbaMap, Shuffle
 from squirrel.iterstream.trace import _note
 
@@ -38,12 +39,10 @@ _END = object()
 
 def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
     """The Python stages that decide what comes; whether flat_map is there; why there is no state."""
-    from squirrel.stream import Stream
-
     names: list[str] = []
     flat = batched = shuffled = False
     node: Any = top
-    while not isinstance(node, Stream):
+    while not getattr(node, "_is_root", False):
         kind = type(node)
         if kind in (Map, NumbaMap, Filter, Flatten):
             names.append(node._call)
@@ -85,27 +84,37 @@ class Resumable(_native.Guard):
     _top: Composable
     _run: Run
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where it stands, between two items, as a dict that JSON takes."""
+    def state_dict(self, back: int = 0) -> dict[str, Any]:
+        """Where it stands, between two items, as a dict that JSON takes.
+
+        Args:
+            back: 1 in front of what came last.
+        """
         names, flat, _ = _stages(self._top)
-        native: Any = self._native
-        if native is None:
+        root = self._run.root
+        if root is None:
             raise StateError("this iterator was closed")
+        chain = {"squirrel_chain": _VERSION, "stages": names, "skip": 0}
         if self._run.buffer is not None:
+            if back:
+                raise StateError("behind shuffle() there is no state in front of an item")
             native_state, shuffle = self._run.buffer.state()
-            chain = {"squirrel_chain": _VERSION, "stages": names, "skip": 0, "shuffle": shuffle}
-            return {**chain, "native": native_state}
-        ahead = native.delivered - self._seen  # pulled, but nothing came of it: the end, or a failure
+            return {**chain, "shuffle": shuffle, "native": native_state}
+        ahead = root.delivered - self._seen  # pulled, but nothing came of it: the end, or a failure
+        if back:
+            if any(isinstance(node, Batched) for node in _python_stages(self._top)):
+                raise StateError("there is no state in front of a batch that was made in Python")
+            state = _in_front(root, ahead + 1, self._top)
+            return {**chain, "skip": self._since - 1 if flat else 0, "native": state}
         skip = self._since if flat and not ahead else 0
-        state = native.state_dict()
+        state = root.state_dict()
         if not state["finished"] and (skip or ahead):
-            try:
-                state = native.state_dict(back=ahead or 1)
-            except ArgumentError:
-                raise StateError("a callable failed within a batch: there is no state until the next") from None
-        elif skip and self._since:  # the end of the data, within the last item
-            state = native.state_dict(back=1)
-        return {"squirrel_chain": _VERSION, "stages": names, "skip": skip, "native": state}
+            state = _in_front(root, ahead or 1, self._top)
+        elif skip and hasattr(root, "counter"):  # it was asked for more: nothing is left of the last item
+            skip = 0
+        elif skip:  # the end of the data, perhaps within the last item
+            state = root.state_dict(back=1)
+        return {**chain, "skip": skip, "native": state}
 
     def load_state_dict(self, saved: Any) -> None:
         """Goes on where a state stood: one, or all of a run with other ranks and workers."""
@@ -115,7 +124,7 @@ class Resumable(_native.Guard):
         run.buffer = _buffer(saved)
         skip = _skip(self._top, saved)
         inner = self._top._start(run)
-        self._replace(inner, run.native)
+        self._replace(inner, _counter(run.root))
         self._forward(skip)
 
     def _forward(self, skip: int) -> None:
@@ -130,12 +139,36 @@ class Resumable(_native.Guard):
     set_state = load_state_dict
 
 
+def _counter(root: Any) -> Any:
+    """The native iterator that counts what the root gave."""
+    return getattr(root, "counter", root)
+
+
+def _in_front(root: Any, back: int, top: Composable) -> dict[str, Any]:
+    """The root's state in front of the last `back` items that it gave. Where it can go back one
+    only, that is enough: those before were left out by a filter, and will be again."""
+    batched = any(isinstance(node, Batched) for node in _python_stages(top))
+    if back > 1 and not batched and hasattr(root, "counter"):
+        back = 1
+    try:
+        state: dict[str, Any] = root.state_dict(back=back)
+    except ArgumentError:
+        raise StateError("a callable failed within a batch: there is no state until the next") from None
+    return state
+
+
+def _python_stages(top: Any) -> Iterator[Any]:
+    while not getattr(top, "_is_root", False):
+        yield top
+        top = top.source
+
+
 def _skip(top: Composable, saved: Any) -> int:
     """How many results of the first item were given already. Refuses other stages."""
     names, flat, why = _stages(top)
     if why is not None:
         raise StateError(why)
-    chains = find(saved, "squirrel_chain")
+    chains = find(saved, "squirrel_chain", without=KEY)
     for chain in chains:
         if chain["squirrel_chain"] != _VERSION:
             version = reprlib.repr(chain["squirrel_chain"])
@@ -179,8 +212,8 @@ def begin(top: Composable, run: Run, saved: Any) -> _native.Guard:
         run.buffer = _buffer(saved)
     inner = top._start(run)
     note = functools.partial(_note, top, run)
-    if why is None and run.native is not None:
-        guard = Resumable(inner, note, run.close, run.native)
+    if why is None and run.root is not None:
+        guard = Resumable(inner, note, run.close, _counter(run.root))
         guard._top, guard._run = top, run
         guard._forward(skip)
         return guard
@@ -191,7 +224,7 @@ def begin(top: Composable, run: Run, saved: Any) -> _native.Guard:
 
 def _buffer(saved: Any) -> dict[str, Any] | None:
     """The numbers of a saved shuffle, with the native state they count from."""
-    found = [chain for chain in find(saved, "squirrel_chain") if "shuffle" in chain]
+    found = [chain for chain in find(saved, "squirrel_chain", without=KEY) if "shuffle" in chain]
     if not found:
         return None
     if len(found) > 1:
@@ -216,7 +249,7 @@ class Buffer:
     def __init__(self, stage: Shuffle, items: Iterator[Any], seed: Any, run: Run) -> None:
         saved, run.buffer = run.buffer, self
         self._stage = stage
-        self._native: Any = run.native
+        self._native: Any = run.root
         self._items = items
         self._saved: dict[str, Any] | None = saved
         self._drawn = saved.get("seed") if saved else None  # a seed of nobody's
@@ -293,7 +326,8 @@ def epoch_of(saved: Any) -> int:
     """The epoch that a state was in."""
     import json
 
-    epoch = json.loads(texts(saved)[0]).get("epoch")
+    several = find(saved, KEY)
+    epoch = several[0].get("epoch") if several else json.loads(texts(saved)[0]).get("epoch")
     if type(epoch) is not int or not 0 <= epoch < 1 << 64:
         raise StateError("the state is damaged: its epoch is no number from 0 on")
     return epoch

@@ -355,7 +355,7 @@ class Shuffle(Stage):
         elif seed is not None and epoch > 0:
             seed = repr((seed, epoch))
         items = self._upstream(run)
-        if self.rng is not None or run.native is None:
+        if self.rng is not None or run.root is None:
             return shuffle_(items, self.size, self.initial, self.rng, seed)
         from squirrel.iterstream.resume import Buffer
 

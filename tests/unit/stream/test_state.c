@@ -38,10 +38,12 @@ static char *take_samples(struct sqrl_iterator *it, uint64_t most, struct list *
     return state;
 }
 
-/* Takes batches until there are `most` of them. */
+/* Takes batches until there are `most` of them; of the last one perhaps only some rows.
+ */
 static char *take_batches(struct sqrl_iterator *it, uint64_t most, struct list *out) {
     struct sqrl_error err;
     struct sqrl_batch *batch = NULL;
+    uint64_t rows = 0;
     char *state;
     for (uint64_t n = 0;
          n < most && !syn_must(sqrl_iterator_next_batch(it, &batch, &err), &err) && batch;
@@ -49,8 +51,17 @@ static char *take_batches(struct sqrl_iterator *it, uint64_t most, struct list *
         const int64_t *id = sqrl_batch_column(batch, "id")->data;
         for (uint64_t r = 0; r < batch->rows; r++)
             list_add(out, (uint64_t)id[r]);
+        rows = batch->rows;
         sqrl_batch_unref(batch);
     }
+    uint64_t used = any(rows + 1);
+    if (rows && batch && any(2) &&
+        !sqrl_iterator_state_in_batch(it, used, &state, &err)) {
+        out->count -= rows - used;
+        return state;
+    }
+    assert_int_not_equal(sqrl_iterator_state_in_batch(it, rows + 1, &state, &err),
+                         SQRL_OK);
     syn_must(sqrl_iterator_state(it, 0, &state, &err), &err);
     return state;
 }
