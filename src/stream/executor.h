@@ -258,6 +258,8 @@ struct sqrl_iterator {
     struct sqrl_account *fetching;  /* what is fetched and not loaded */
     uint64_t fetch_limit;           /* how much that may be now, ... */
     uint64_t fetch_most;            /* ... and ever */
+    bool parked;                    /* it fetches only: see follow.c */
+    bool followed;                  /* its successor was opened, or is not expected */
     struct sqrl_order *order;       /* or, dealt: */
     struct sqrl_deal *deal;
     struct sqrl_share share;
@@ -329,6 +331,14 @@ struct sqrl_states;
 SQRL_CHECK int sqrl_iterator_make(struct sqrl_plan *plan,
                                   const struct sqrl_iterator_options *options,
                                   struct sqrl_iterator **out, struct sqrl_error *err);
+
+/* --- follow.c --- */
+/* Notes that a pass begins; what was parked for it, or NULL. */
+struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan, uint64_t epoch);
+bool sqrl_follow_due(const struct sqrl_iterator *it);
+void sqrl_follow_begin(struct sqrl_iterator *it);
+/* The plan's last reference goes: true when it went to a parked iterator. */
+bool sqrl_follow_reset(struct sqrl_plan *plan);
 
 /* --- units.c --- */
 /* Counted chunks of about `want_bytes` of the shards that take part; free() them. */

@@ -418,7 +418,13 @@ static void run_io(struct sqrl_task *task) {
         pthread_mutex_lock(&it->lock);
     }
     sqrl_executor_kick(it); /* there may be blocks to load, or the order has ended */
-    if (found) {            /* others have their turn; it keeps its reference */
+    if (!found && sqrl_follow_due(it)) {
+        it->followed = true;
+        pthread_mutex_unlock(&it->lock);
+        sqrl_follow_begin(it);
+        pthread_mutex_lock(&it->lock);
+    }
+    if (found) { /* others have their turn; it keeps its reference */
         pthread_mutex_unlock(&it->lock);
         sqrl_pool_submit(it->io_pool, &worker->task);
         return;

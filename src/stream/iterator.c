@@ -291,6 +291,11 @@ static int start(struct sqrl_iterator *it, struct sqrl_error *err) {
 int sqrl_iterator_start(struct sqrl_plan *plan,
                         const struct sqrl_iterator_options *options,
                         struct sqrl_iterator **out, struct sqrl_error *err) {
+    bool given = options && options->size >= sizeof *options;
+    bool from_start = !given || !options->states;
+    *out = from_start ? sqrl_follow_take(plan, given ? options->epoch : 0) : NULL;
+    if (*out)
+        return SQRL_OK;
     int code = sqrl_iterator_make(plan, options, out, err);
     if (!code && (*out)->remote && (code = start(*out, err))) {
         sqrl_iterator_close(*out);

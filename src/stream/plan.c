@@ -1,4 +1,5 @@
 /* plan.c - the immutable chain of stages: building, counting, describing. */
+#include "stream/executor.h"
 #include "stream/plan.h"
 #include "stream/deal.h"
 
@@ -21,6 +22,7 @@ static void plan_free(struct sqrl_plan *plan) {
     batching_reset(&plan->batching);
     free(plan->text);
     free((void *)(uintptr_t)plan->distribution.owner);
+    sqrl_lock_reset(&plan->lock);
     free(plan);
 }
 
@@ -31,6 +33,8 @@ struct sqrl_plan *sqrl_plan_ref(struct sqrl_plan *plan) {
 
 void sqrl_plan_unref(struct sqrl_plan *plan) {
     while (plan && __atomic_sub_fetch(&plan->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        if (sqrl_follow_reset(plan))
+            return;
         struct sqrl_plan *before = plan->before;
         plan_free(plan);
         plan = before;
@@ -44,6 +48,7 @@ int sqrl_plan_source(struct sqrl_source *source, struct sqrl_plan **out,
     if (!plan)
         return SQRL_E_NO_MEMORY;
     plan->refs = 1;
+    sqrl_lock_init(&plan->lock);
     plan->kind = SQRL_STAGE_SOURCE;
     plan->source = sqrl_source_ref(source);
     *out = plan;
@@ -56,6 +61,7 @@ struct sqrl_plan *sqrl_plan_stage(struct sqrl_plan *before, enum sqrl_stage_kind
     if (!plan)
         return NULL;
     plan->refs = 1;
+    sqrl_lock_init(&plan->lock);
     plan->kind = kind;
     plan->before = sqrl_plan_ref(before);
     plan->source = before->source;

@@ -49,6 +49,13 @@ struct sqrl_plan {
     struct sqrl_distribute_options distribution; /* DISTRIBUTE */
     struct sqrl_on_error_options on_error;       /* ON_ERROR */
     struct sqrl_batching batching;               /* BATCH */
+
+    /* follow.c: its passes, and the one that is expected next. */
+    struct sqrl_lock lock; /* all below */
+    uint64_t passes;       /* that followed each other, up to last_epoch */
+    uint64_t last_epoch, step;
+    struct sqrl_iterator *parked; /* holds no reference to the plan */
+    bool parking, unwanted;       /* it is being opened; it came too late */
 };
 
 /* What one stage is, as in sqrl_plan_describe; free() it. NULL: no memory. */

@@ -114,7 +114,7 @@ static bool claim_open(struct sqrl_iterator *it, struct sqrl_strand *s,
 }
 
 bool sqrl_strand_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only_look) {
-    if (it->finished || it->stopped)
+    if (it->finished || it->stopped || it->parked)
         return false;
     while (it->load_from && claimed_all(it->load_from))
         it->load_from = it->load_from->next;

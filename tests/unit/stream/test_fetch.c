@@ -233,6 +233,24 @@ static uint64_t pieces(uint64_t bytes) {
 
 static uint64_t ids[SAMPLES];
 
+/* Requests, and bytes, of all blocks once the indexes are known. */
+static uint64_t data_of(struct sqrl_source *source, uint64_t *bytes) {
+    uint64_t requests = 0, sum = 0;
+    for (uint64_t s = 0; s < SHARDS; s++) {
+        struct sqrl_shard_reader *reader = NULL;
+        struct sqrl_block_info last;
+        assert_int_equal(sqrl_shard_open(source, s, &reader, NULL), SQRL_OK);
+        sqrl_shard_reader_block_info(reader, sqrl_shard_reader_info(reader)->blocks - 1,
+                                     &last);
+        sum += last.offset + last.stored_bytes;
+        requests += pieces(last.offset + last.stored_bytes);
+        sqrl_shard_reader_unref(reader);
+    }
+    if (bytes)
+        *bytes = sum;
+    return requests;
+}
+
 /* A cold epoch in order: each shard once, in pieces of at most 6 MiB, its index in one of
  * them; the next one without the index. */
 static void counts_in_order(void **state) {
@@ -256,17 +274,9 @@ static void counts_in_order(void **state) {
     assert_int_equal(after.requests - before.requests, requests);
     assert_int_equal(after.bytes - before.bytes, bytes);
     assert_int_equal(after.lists, before.lists);
-    uint64_t data = 0, data_requests = 0;
-    for (uint64_t s = 0; s < SHARDS; s++) {
-        struct sqrl_shard_reader *reader = NULL;
-        struct sqrl_block_info last;
-        assert_int_equal(sqrl_shard_open(source, s, &reader, NULL), SQRL_OK);
-        sqrl_shard_reader_block_info(reader, sqrl_shard_reader_info(reader)->blocks - 1,
-                                     &last);
-        data += last.offset + last.stored_bytes;
-        data_requests += pieces(last.offset + last.stored_bytes);
-        sqrl_shard_reader_unref(reader);
-    }
+    uint64_t data, data_requests = data_of(source, &data);
+    sqrl_plan_unref(plan); /* of one plan, a third pass would be begun */
+    plan = plan_of(source, false);
     before = after;
     drain_all(plan, ids);
     sqrl_fs_metrics(fs, &after);
@@ -291,6 +301,8 @@ static void counts_sequential(void **state) {
     for (unsigned epoch = 0; epoch < 2; epoch++) {
         sqrl_fs_metrics(fs, &before);
         drain_all(plan, ids);
+        sqrl_plan_unref(plan); /* as above */
+        plan = plan_of(source, false);
         sqrl_fs_metrics(fs, &after);
         check_ordered(ids);
         assert_int_equal(after.requests - before.requests, requests);
@@ -563,6 +575,38 @@ static void opening_many_shards(void **state) {
     sqrl_fs_unref(fs);
 }
 
+/* Passes that follow each other: the next one's reads begin before it is started, and are
+ * not made again; what was begun in vain goes with the plan. */
+static void epochs_overlap(void **state) {
+    struct sqrl_fs *fs = gated();
+    struct sqrl_source *source = open_in(fs, "native");
+    struct sqrl_plan *plan = plan_of(source, false);
+    uint64_t until = sqrl_now_ns() + UINT64_C(60000000000);
+    uint64_t requests = data_of(source, NULL);
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        struct sqrl_iterator_options options = {.size = sizeof options, .epoch = epoch};
+        struct sqrl_iterator *it = NULL;
+        uint64_t count;
+        unsigned before = get(&gate.reads);
+        assert_int_equal(sqrl_iterator_start(plan, &options, &it, NULL), SQRL_OK);
+        assert_int_equal(drain(it, ids, &count, NULL), SQRL_OK);
+        assert_int_equal(count, SAMPLES);
+        check_ordered(ids);
+        sqrl_iterator_close(it);
+        /* Nobody has asked for epoch 2, and its reads come. */
+        while (epoch == 1 && get(&gate.reads) - before <= requests &&
+               sqrl_now_ns() < until)
+            pause_ms();
+        assert_true(epoch != 1 || get(&gate.reads) - before > requests);
+    }
+    sqrl_plan_unref(plan);
+    sqrl_source_unref(source);
+    sqrl_fs_unref(fs);
+    while (get(&gate.under_way) > 0 && sqrl_now_ns() < until)
+        pause_ms();
+    assert_int_equal(get(&gate.under_way), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_in_order),
@@ -576,6 +620,7 @@ int main(void) {
         cmocka_unit_test(taking_few),
         cmocka_unit_test(by_position),
         cmocka_unit_test(opening_many_shards),
+        cmocka_unit_test(epochs_overlap),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
