@@ -59,7 +59,7 @@ extern const struct cli_command *const cli_commands[]; /* ends with NULL */
 
 extern const struct cli_command cli_pack, cli_convert, cli_info, cli_ls, cli_head,
     cli_cat, cli_verify, cli_index, cli_bench, cli_doctor, cli_completion, cli_catalog,
-    cli_quality, cli_simulate;
+    cli_quality, cli_simulate, cli_add_fields;
 
 /* Prints a line for each source, or the JSON of all. */
 void cli_list_catalog(const struct cli_args *args, const struct sqrl_catalog *catalog);
@@ -144,6 +144,16 @@ typedef int (*cli_sample_fn)(void *arg, const struct sqrl_projection *projection
                              struct sqrl_error *err);
 SQRL_CHECK int cli_input_each(const struct cli_args *args, struct cli_input *input,
                               cli_sample_fn visit, void *arg, struct sqrl_error *err);
+
+/* Adds a sample as the projection (NULL: whole) shows it. */
+SQRL_CHECK int cli_pack_sample(struct sqrl_packer *packer,
+                               const struct sqrl_projection *projection,
+                               const struct sqrl_block *block, uint32_t index,
+                               struct sqrl_error *err);
+/* Settings that a writing format declares go to `writing`, those of the destination's
+ * file system too; the others stay with args, for the reader. */
+void cli_split_settings(struct cli_args *args, const char *destination,
+                        struct sqrl_setting writing[MAX_OPTIONS], size_t *count);
 
 /* A line that is drawn again and again on a terminal, and a plain line now and then
  * elsewhere; nothing with --json. total SQRL_UNKNOWN: no bar. Call cli_progress_end

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_GROUP_FIELDS = 1024 };
+
 struct job {
     struct sqrl_packer *packer;
     struct cli_progress progress;
@@ -33,14 +35,20 @@ static int put_projected(struct sqrl_packer *packer,
     return code ? code : sqrl_packer_accept(packer, err);
 }
 
+int cli_pack_sample(struct sqrl_packer *packer, const struct sqrl_projection *projection,
+                    const struct sqrl_block *block, uint32_t index,
+                    struct sqrl_error *err) {
+    return projection ? put_projected(packer, projection, block, index, err)
+                      : sqrl_packer_append_sample(packer, block, index, err);
+}
+
 static int pack_sample(void *arg, const struct sqrl_projection *projection,
                        const struct sqrl_block *block, uint32_t index,
                        struct sqrl_error *err) {
     struct job *job = arg;
     if (!block)
         return SQRL_OK;
-    int code = projection ? put_projected(job->packer, projection, block, index, err)
-                          : sqrl_packer_append_sample(job->packer, block, index, err);
+    int code = cli_pack_sample(job->packer, projection, block, index, err);
     if ((++job->done & 1023) == 0) {
         struct sqrl_pack_report report;
         sqrl_packer_progress(job->packer, &report);
@@ -81,11 +89,8 @@ static bool declares(const struct sqrl_option *options, const char *name) {
     return false;
 }
 
-/* Settings that a writing format declares go to the packer, those of the destination's
- * file system too, the others to the reader. */
-static void split_settings(struct cli_args *args, struct sqrl_setting *writing,
-                           size_t *count) {
-    const char *destination = args->word[args->words - 1];
+void cli_split_settings(struct cli_args *args, const char *destination,
+                        struct sqrl_setting writing[MAX_OPTIONS], size_t *count) {
     const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(args->context, destination);
     size_t kept = 0;
     *count = 0;
@@ -178,7 +183,49 @@ static int convert_to_output(struct cli_args *args) {
     return cli_cat.run(args);
 }
 
+/* "images=image;labels=label,patient": cut apart in `text`. */
+struct groups {
+    struct sqrl_pack_group item[MAX_OPTIONS];
+    const char *field[MAX_GROUP_FIELDS];
+    size_t count, fields;
+};
+
+static int bad_groups(const char *text, struct sqrl_error *err) {
+    return sqrl_error_set(
+        err, SQRL_E_INVALID,
+        "--groups takes \"images=image;labels=label,patient\": names of "
+        "groups and their fields, at most %d and %d; not \"%.80s\"",
+        MAX_OPTIONS, MAX_GROUP_FIELDS, text);
+}
+
+static int read_groups(const char *given, char *text, struct groups *out,
+                       struct sqrl_error *err) {
+    out->count = out->fields = 0;
+    for (char *at = text, *next; at; at = next) {
+        next = strchr(at, ';');
+        if (next)
+            *next++ = 0;
+        char *fields = strchr(at, '=');
+        if (!fields || out->count == MAX_OPTIONS)
+            return bad_groups(given, err);
+        *fields++ = 0;
+        struct sqrl_pack_group *group = &out->item[out->count++];
+        *group = (struct sqrl_pack_group){.name = at, .fields = out->field + out->fields};
+        for (char *comma; fields; fields = comma) {
+            if (out->fields == MAX_GROUP_FIELDS)
+                return bad_groups(given, err);
+            comma = strchr(fields, ',');
+            if (comma)
+                *comma++ = 0;
+            out->field[out->fields++] = fields;
+            group->field_count++;
+        }
+    }
+    return SQRL_OK;
+}
+
 static int run_pack(struct cli_args *args) {
+    static struct groups groups;
     struct sqrl_setting writing[MAX_OPTIONS];
     struct sqrl_settings settings = {writing, 0};
     struct sqrl_pack_options options = {.size = sizeof options, .settings = &settings};
@@ -192,9 +239,15 @@ static int run_pack(struct cli_args *args) {
         code = cli_size(args, "shard-size", &options.shard_bytes, &err);
     if (code == SQRL_OK)
         code = cli_size(args, "block-size", &options.block_bytes, &err);
+    const char *given = cli_value(args, "groups");
+    char *text = given ? strdup(given) : NULL; /* lives as long as the process */
+    if (code == SQRL_OK && text)
+        code = read_groups(given, text, &groups, &err);
+    options.groups = groups.item;
+    options.group_count = groups.count;
     if (code)
         return cli_fail(args, &err);
-    split_settings(args, writing, &settings.count);
+    cli_split_settings(args, destination, writing, &settings.count);
     if (strcmp(destination, "-") == 0)
         return convert_to_output(args);
     return pack_into(args, destination, &options);
@@ -206,7 +259,10 @@ static int run_pack(struct cli_args *args) {
         {"shard-size", 0, "SIZE",                                                        \
          "begin a new shard after that much payload (256 MiB)"},                         \
         {"block-size", 0, "SIZE", "payload of a block (1 MiB)"},                         \
-        {"append", 'a', NULL, "add to a data set that is there"}, {                      \
+        {"append", 'a', NULL, "add to a data set that is there"},                        \
+        {"groups", 0, "G=F,F;G=F",                                                       \
+         "keep these fields in shards of their own: 'images=image;labels=label'"},       \
+    {                                                                                    \
         "overwrite", 0, NULL, "replace what is there"                                    \
     }
 

@@ -106,25 +106,52 @@ const struct cli_command cli_cat = {"cat",
 
 /* --- ls --- */
 
+/* `group`: NULL where samples are kept whole. */
+static void list_shard(const struct cli_args *args, const struct sqrl_shard *shard,
+                       const char *group, struct sqrl_bytes *report) {
+    char size[32];
+    cli_put_map(report, group ? 5 : 4);
+    cli_put_text(report, "path", shard->path);
+    cli_put_text(report, "format", shard->format->name);
+    cli_put_number(report, "bytes", shard->file_bytes);
+    cli_put_number(report, "samples", shard->samples);
+    if (group)
+        cli_put_text(report, "group", group);
+    if (args->json)
+        return;
+    if (shard->samples == SQRL_UNKNOWN)
+        printf("%10s", "?");
+    else
+        printf("%10llu", (unsigned long long)shard->samples);
+    printf("  %10s  %s%s%s%s\n", cli_size_text(shard->file_bytes, size), shard->path,
+           group && *group ? " (" : "", group ? group : "", group && *group ? ")" : "");
+}
+
+static uint64_t count_files(const struct sqrl_source *source) {
+    uint64_t count = sqrl_source_shards(source);
+    for (uint32_t g = 1; g < sqrl_source_groups(source); g++) {
+        struct sqrl_source_group group;
+        sqrl_source_group(source, g, &group);
+        count += group.shards;
+    }
+    return count;
+}
+
 static void list_shards(const struct cli_args *args, struct sqrl_source *source) {
     uint64_t count = sqrl_source_shards(source);
+    uint32_t groups = sqrl_source_groups(source);
     struct sqrl_bytes report = {0};
-    char size[32];
-    cli_put_array(&report, count);
+    cli_put_array(&report, count_files(source));
     for (uint64_t i = 0; i < count; i++) {
-        const struct sqrl_shard *shard = sqrl_source_shard(source, i);
-        cli_put_map(&report, 4);
-        cli_put_text(&report, "path", shard->path);
-        cli_put_text(&report, "format", shard->format->name);
-        cli_put_number(&report, "bytes", shard->file_bytes);
-        cli_put_number(&report, "samples", shard->samples);
-        if (args->json)
-            continue;
-        if (shard->samples == SQRL_UNKNOWN)
-            printf("%10s", "?");
-        else
-            printf("%10llu", (unsigned long long)shard->samples);
-        printf("  %10s  %s\n", cli_size_text(shard->file_bytes, size), shard->path);
+        if (!groups)
+            list_shard(args, sqrl_source_shard(source, i), NULL, &report);
+        for (uint32_t g = 0; g < groups; g++) {
+            struct sqrl_source_group group;
+            const struct sqrl_shard *shard = sqrl_source_group_shard(source, g, i);
+            sqrl_source_group(source, g, &group);
+            if (shard)
+                list_shard(args, shard, group.name, &report);
+        }
     }
     if (args->json)
         cli_print_json(&report, stdout);
@@ -173,6 +200,11 @@ static uint64_t file_bytes_of(const struct sqrl_source *source) {
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < sqrl_source_shards(source); i++)
         bytes += sqrl_source_shard(source, i)->file_bytes;
+    for (uint32_t g = 1; g < sqrl_source_groups(source); g++) {
+        struct sqrl_source_group group;
+        sqrl_source_group(source, g, &group);
+        bytes += group.file_bytes;
+    }
     return bytes;
 }
 
@@ -228,6 +260,45 @@ static int schema_of(const struct cli_args *args, struct sqrl_source *source,
     return code;
 }
 
+static void print_group(const struct sqrl_source *source, uint32_t number) {
+    struct sqrl_source_group group;
+    char size[32], shards[48];
+    uint64_t all = sqrl_source_shards(source);
+    sqrl_source_group(source, number, &group);
+    printf("group    %-16s %s, %s", *group.name ? group.name : "(base)",
+           cli_count_text(group.shards, "shard", shards),
+           cli_size_text(group.file_bytes, size));
+    if (group.shards < all)
+        printf(", missing in %llu", (unsigned long long)(all - group.shards));
+    printf("%s", group.field_count ? ": " : "");
+    for (uint32_t i = 0; i < group.field_count; i++)
+        printf("%s%s", i ? ", " : "", group.fields[i]);
+    printf("\n");
+}
+
+static void put_groups(struct sqrl_bytes *report, const struct sqrl_source *source) {
+    uint32_t count = sqrl_source_groups(source);
+    cli_put_key(report, "groups");
+    cli_put_array(report, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct sqrl_source_group group;
+        sqrl_source_group(source, i, &group);
+        cli_put_map(report, 6);
+        cli_put_text(report, "name", group.name);
+        cli_put_text(report, "kind",
+                     group.base    ? "base"
+                     : group.added ? "added"
+                                   : "packed");
+        cli_put_number(report, "shards", group.shards);
+        cli_put_number(report, "samples", group.samples);
+        cli_put_number(report, "file_bytes", group.file_bytes);
+        cli_put_key(report, "fields");
+        cli_put_array(report, group.field_count);
+        for (uint32_t f = 0; f < group.field_count; f++)
+            cli_put_text(report, NULL, group.fields[f]);
+    }
+}
+
 static void print_info(struct sqrl_source *source, const struct sqrl_schema *schema,
                        bool sampled) {
     char text[128], size[32];
@@ -241,6 +312,8 @@ static void print_info(struct sqrl_source *source, const struct sqrl_schema *sch
     printf("files    %s\n", cli_size_text(file_bytes_of(source), size));
     if (raw != SQRL_UNKNOWN)
         printf("payload  %s\n", cli_size_text(raw, size));
+    for (uint32_t i = 0; i < sqrl_source_groups(source); i++)
+        print_group(source, i);
     printf("fields%s\n", sampled ? " (of the first samples)" : "");
     for (uint32_t i = 0; i < schema->count; i++) {
         sqrl_field_type_text(&schema->fields[i], text, sizeof text);
@@ -252,7 +325,7 @@ static void print_info_json(struct sqrl_source *source, const struct sqrl_schema
                             bool sampled) {
     struct sqrl_bytes report = {0};
     char text[128];
-    cli_put_map(&report, 8);
+    cli_put_map(&report, 9);
     cli_put_text(&report, "url", sqrl_source_url(source));
     cli_put_text(&report, "driver", sqrl_source_driver(source));
     cli_put_number(&report, "shards", sqrl_source_shards(source));
@@ -266,6 +339,7 @@ static void print_info_json(struct sqrl_source *source, const struct sqrl_schema
         sqrl_field_type_text(&schema->fields[i], text, sizeof text);
         cli_put_text(&report, schema->fields[i].name, text);
     }
+    put_groups(&report, source);
     cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }

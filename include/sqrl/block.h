@@ -30,6 +30,8 @@ struct sqrl_block {
     uint64_t line;   /* line formats: 1-based line of sample 0, else 0 */
     uint64_t origin; /* where bytes[0] lies in the shard's payload; for messages */
     uint32_t front;  /* bytes at the front that are no payload: keys that idx adds */
+    uint64_t added;  /* bytes of fields that were added to the data later: they do not
+                        count where a shuffled window ends */
     /* private */
     int refs;
     struct sqrl_context *context;
@@ -71,6 +73,19 @@ SQRL_CHECK int sqrl_block_parse_jsonl(struct sqrl_block *block, size_t from,
 SQRL_CHECK int sqrl_block_append_sample(struct sqrl_block *to,
                                         const struct sqrl_block *block, uint32_t index,
                                         struct sqrl_error *err);
+
+/* Rows of another block, whose fields are added to a block's samples. */
+struct sqrl_block_rows {
+    struct sqrl_block *block;
+    uint32_t from, count;
+    bool added; /* these bytes count as `added` */
+};
+/* Adds the pairs of other blocks' samples to the block's: rows[] are, one part after the
+ * other, so many that each part has as many as the block. All samples must be maps
+ * (SQRL_E_CORRUPT). On failure the block is only good for sqrl_block_unref. */
+SQRL_CHECK int sqrl_block_join(struct sqrl_block *block,
+                               const struct sqrl_block_rows *rows, size_t count,
+                               struct sqrl_error *err);
 
 /* Bytes this block holds in memory: bytes, tape and begin. For budgets. */
 SQRL_API uint64_t sqrl_block_memory(const struct sqrl_block *block);

@@ -43,6 +43,7 @@ struct sqrl_probe {
 };
 
 struct sqrl_sidecar;
+struct sqrl_group;
 struct sqrl_reader_args {
     struct sqrl_context *context;
     struct sqrl_fs *fs;                   /* to open companions (the labels of images) */
@@ -75,6 +76,8 @@ struct sqrl_writer_args {
     struct sqrl_file_writer
         *file; /* the writer only writes; the caller commits or aborts */
     const struct sqrl_settings *settings; /* checked; borrowed for create() only */
+    const struct sqrl_group *group; /* NULL, or native shards: of which fields; lives
+                                       until dispose() */
 };
 
 /* Samples on their way to a file: MessagePack, one after another. */

@@ -16,6 +16,13 @@ extern "C" {
 
 struct sqrl_packer;
 
+/* Fields of samples (keys of the map, whole) that are kept in shards of their own. */
+struct sqrl_pack_group {
+    const char *name; /* 1 to 64 letters, digits, '_' and '-'; "rest" is taken */
+    const char *const *fields;
+    size_t field_count;
+};
+
 /* Zero means the default. Set `size` to sizeof(struct sqrl_pack_options). */
 struct sqrl_pack_options {
     size_t size;
@@ -31,6 +38,10 @@ struct sqrl_pack_options {
     const struct sqrl_settings
         *settings; /* the format's write options (codec, level ...) and the options of
                       the destination's file system */
+    /* Native directories: fields go to aligned shards, one a group; those in no group to
+     * a group "rest". All samples must be maps. A reader reads the groups it needs. */
+    const struct sqrl_pack_group *groups;
+    size_t group_count;
 };
 
 struct sqrl_pack_report {
@@ -73,6 +84,37 @@ SQRL_CHECK int sqrl_packer_finish(struct sqrl_packer *packer,
 /* Gives up: removes what was written, and directories that were made for it and are empty
  * again, and frees the packer. NULL is allowed. */
 SQRL_API void sqrl_packer_abandon(struct sqrl_packer *packer);
+
+/* --- fields computed later ---
+ * Adds fields to the samples of a native directory that are there already: a group of
+ * shards beside them, and nothing is written anew. */
+struct sqrl_add_options {
+    size_t size;
+    const char *group;         /* its name, as above */
+    const char *const *fields; /* that samples may have; default: those that they have */
+    size_t field_count;
+    /* NULL: samples come in the data set's order, one for each. Else the dotted name of a
+     * field whose value finds the sample (of the data set's key; it is not stored, and
+     * samples are kept in memory until finish()). */
+    const char *key;
+    bool missing; /* some shards have the group: add it to those that lack it (whose
+                     samples alone are given then) */
+    uint64_t block_bytes;
+    const struct sqrl_settings *settings; /* as those of a pack */
+};
+/* The packer takes samples (maps of the new fields) as any other; finish() commits them
+ * in one step when there is one for each sample of the data set, and says which is
+ * missing otherwise. Shards that others append meanwhile lack the group. SQRL_E_EXISTS
+ * when the data set has the group or a field already; of two that add the same group at
+ * once at most one succeeds. States of running streams stay good. */
+SQRL_CHECK int sqrl_packer_add_fields(struct sqrl_context *context,
+                                      const char *destination,
+                                      const struct sqrl_add_options *options,
+                                      struct sqrl_packer **out, struct sqrl_error *err);
+/* The samples that are asked for, as runs of positions in the data set: run number `i`
+ * (false: there is none). */
+SQRL_API bool sqrl_packer_run(const struct sqrl_packer *packer, size_t i, uint64_t *first,
+                              uint64_t *count);
 
 /* Commits all shards of a native directory whose names begin with one of `prefixes` and
  * that no commit holds yet: the end of a pack by many processes, each with its own prefix

@@ -154,6 +154,28 @@ SQRL_CHECK int sqrl_source_subset(struct sqrl_source *source, const uint64_t *po
 SQRL_API uint64_t sqrl_source_row(const struct sqrl_source *source, uint64_t shard,
                                   uint64_t row);
 
+/* --- groups of fields ---
+ * A data set may keep its fields in several aligned shards (docs/formats/native-shard.md,
+ * section 6). Group 0 is the base, which gives shards, blocks and numbers; samples are
+ * joined from all groups. A plan that selects fields reads only the groups it needs. */
+struct sqrl_source_group {
+    const char *name; /* "": a base that was written without groups */
+    const char *const *fields;
+    uint32_t field_count; /* 0 with name "": all fields that are in no other group */
+    bool base, added;     /* added: written later than the base */
+    uint64_t shards;      /* that have it; the others' samples lack its fields */
+    uint64_t samples, raw_bytes, file_bytes;
+};
+/* How many; 0: samples are kept whole. A group of one name but different fields in other
+ * shards counts as another. */
+SQRL_API uint32_t sqrl_source_groups(const struct sqrl_source *source);
+/* Strings live as long as the source. */
+SQRL_API void sqrl_source_group(const struct sqrl_source *source, uint32_t group,
+                                struct sqrl_source_group *out);
+/* The file that holds a group of a shard; NULL when the shard lacks it. */
+SQRL_API const struct sqrl_shard *
+sqrl_source_group_shard(const struct sqrl_source *source, uint32_t group, uint64_t shard);
+
 /* Copies of samples, in blocks of their own (whose shard, number and first say nothing).
  * Plain memory: it survives the source, and any thread may release it. */
 struct sqrl_samples {

@@ -129,6 +129,24 @@ struct ext_settings {
 int ext_settings_init(struct ext_settings *out, PyObject *options);
 void ext_settings_reset(struct ext_settings *settings);
 
+/* --- groups.c: names of fields, and groups of them. NULL and None are none. --- */
+struct ext_names {
+    PyObject *kept; /* list that holds the texts */
+    const char **item;
+    size_t count;
+};
+int ext_names_init(struct ext_names *out, PyObject *names);
+void ext_names_reset(struct ext_names *names);
+struct ext_groups {
+    struct sqrl_pack_group *item;
+    struct ext_names *names;
+    size_t count;
+};
+/* The dict is borrowed: it lives as long as the groups. */
+int ext_groups_init(struct ext_groups *out, PyObject *groups);
+void ext_groups_reset(struct ext_groups *groups);
+PyObject *ext_source_groups(const struct sqrl_source *source);
+
 /* --- NumPy (numpy.c) --- */
 
 /* Imports NumPy unless done; -1 with an exception. */

@@ -19,6 +19,7 @@ struct packer {
     uint64_t accepted;
     uint64_t told_ns;
     bool busy;
+    bool waits; /* any sample may wait for the encoders: fields go to several blocks */
 };
 
 static PyObject *packer_closed(PyObject *op) {
@@ -59,23 +60,60 @@ static int packer_open(struct ext_state *state, struct packer *self,
     return -1;
 }
 
+/* Packer(..., add=(group, fields, key, missing)): fields for the samples that are there.
+ */
+static int packer_open_add(struct ext_state *state, struct packer *self,
+                           const char *destination, PyObject *add,
+                           const struct sqrl_pack_options *as) {
+    struct sqrl_add_options options = {
+        .size = sizeof options, .block_bytes = as->block_bytes, .settings = as->settings};
+    struct sqrl_context *context = ext_context(state);
+    struct ext_names names;
+    struct sqrl_error err;
+    PyObject *fields;
+    int missing, rc;
+    if (context == NULL ||
+        !PyArg_ParseTuple(add, "sOzp", &options.group, &fields, &options.key, &missing))
+        return -1;
+    if (ext_names_init(&names, fields) < 0)
+        return -1;
+    options.fields = names.item;
+    options.field_count = names.count;
+    options.missing = missing != 0;
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_packer_add_fields(context, destination, &options, &self->packer, &err);
+    Py_END_ALLOW_THREADS
+    ext_names_reset(&names);
+    self->waits = true;
+    if (rc == SQRL_OK)
+        return 0;
+    self->packer = NULL;
+    ext_raise(state, &err);
+    return -1;
+}
+
 static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *keys[] = {"destination", "options",     "format",    "samples_per_shard",
                            "shard_bytes", "block_bytes", "overwrite", "append",
-                           "hold_commit", "prefix",      NULL};
+                           "hold_commit", "prefix",      "groups",    "add",
+                           NULL};
     struct sqrl_pack_options options = {.size = sizeof options};
     unsigned long long samples_per_shard = 0, shard_bytes = 0, block_bytes = 0;
     int overwrite = 0, append = 0, hold_commit = 0;
-    PyObject *destination = NULL, *settings_dict = Py_None;
+    PyObject *destination = NULL, *settings_dict = Py_None, *groups_dict = Py_None;
+    PyObject *add = Py_None;
     struct ext_settings settings;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OzKKKpppz:Packer", keys,
+    struct ext_groups groups;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OzKKKpppzOO:Packer", keys,
                                      PyUnicode_FSConverter, &destination, &settings_dict,
                                      &options.format, &samples_per_shard, &shard_bytes,
                                      &block_bytes, &overwrite, &append, &hold_commit,
-                                     &options.prefix))
+                                     &options.prefix, &groups_dict, &add))
         return NULL;
     struct packer *self = NULL;
     const char *path = PyBytes_AsString(destination);
+    if (path != NULL && ext_groups_init(&groups, groups_dict) < 0)
+        path = NULL;
     if (path != NULL && ext_settings_init(&settings, settings_dict) == 0) {
         self = (struct packer *)ext_alloc(type);
         options.samples_per_shard = samples_per_shard;
@@ -85,15 +123,22 @@ static PyObject *packer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         options.append = append != 0;
         options.hold_commit = hold_commit != 0;
         options.settings = &settings.settings;
+        options.groups = groups.item;
+        options.group_count = groups.count;
+        struct ext_state *state = PyType_GetModuleState(type);
         if (self != NULL &&
-            packer_open(PyType_GetModuleState(type), self, path, &options) < 0)
+            (add != Py_None ? packer_open_add(state, self, path, add, &options)
+                            : packer_open(state, self, path, &options)) < 0)
             Py_CLEAR(self);
         ext_settings_reset(&settings);
     }
+    if (path != NULL)
+        ext_groups_reset(&groups);
     Py_DECREF(destination);
     if (self != NULL) {
         self->block_bytes = block_bytes != 0 ? block_bytes : SQRL_BLOCK_BYTES;
         self->samples_per_shard = samples_per_shard;
+        self->waits = self->waits || groups_dict != Py_None;
     }
     return (PyObject *)self;
 }
@@ -145,7 +190,7 @@ static int packer_accept(struct ext_state *state, struct packer *self) {
     struct sqrl_error err;
     int rc;
     bool full =
-        sqrl_packer_bytes(self->packer)->size >= self->block_bytes ||
+        self->waits || sqrl_packer_bytes(self->packer)->size >= self->block_bytes ||
         (self->samples_per_shard != 0 && self->in_shard + 1 >= self->samples_per_shard);
     if (full) {
         self->busy = true;
@@ -417,7 +462,26 @@ static PyObject *packer_progress(PyObject *op, PyObject *unused) {
     return ext_report(&report);
 }
 
+static PyObject *packer_runs(PyObject *op, PyObject *unused) {
+    struct packer *self = (struct packer *)op;
+    if (self->packer == NULL)
+        return packer_closed(op);
+    PyObject *list = PyList_New(0);
+    uint64_t first, count;
+    for (size_t i = 0; list != NULL && sqrl_packer_run(self->packer, i, &first, &count);
+         i++) {
+        PyObject *run =
+            Py_BuildValue("KK", (unsigned long long)first, (unsigned long long)count);
+        if (run == NULL || PyList_Append(list, run) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(run);
+    }
+    return list;
+}
+
 static PyMethodDef packer_methods[] = {
+    {"runs", packer_runs, METH_NOARGS,
+     "runs($self, /)\n--\n\nThe samples that add= asks for: (first position, count)."},
     {"append", packer_append, METH_O, "append($self, sample, /)\n--\n\nAdds one sample."},
     {"extend", (PyCFunction)(void (*)(void))packer_extend, METH_VARARGS | METH_KEYWORDS,
      "extend($self, samples, progress=None, skip=None)\n--\n\n"
@@ -444,7 +508,8 @@ static PyType_Slot packer_slots[] = {
     {Py_tp_doc, "Packer(destination, options=None, format=None, samples_per_shard=0, "
                 "shard_bytes=0,\n"
                 "       block_bytes=0, overwrite=False, append=False, hold_commit=False, "
-                "prefix=None)\n"
+                "prefix=None,\n"
+                "       groups=None, add=None)\n"
                 "--\n\nWrites samples into shards at a destination."},
     {Py_tp_methods, packer_methods},
     {0, NULL}};

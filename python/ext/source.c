@@ -64,6 +64,10 @@ static PyObject *source_shard(PyObject *self, PyObject *arg) {
                          count_or_none(shard->raw_bytes), "format", shard->format->name);
 }
 
+static PyObject *source_groups(PyObject *self, PyObject *unused) {
+    return ext_source_groups(source_get(self));
+}
+
 static PyObject *shape_tuple(const struct sqrl_field *field) {
     PyObject *shape = PyTuple_New((Py_ssize_t)field->dims);
     for (uint32_t i = 0; shape != NULL && i < field->dims; i++) {
@@ -151,6 +155,9 @@ static PyMethodDef source_methods[] = {
     {"schema", source_schema, METH_NOARGS,
      "schema($self, /)\n--\n\nThe fields as a list of dicts, or None when only reading "
      "tells."},
+    {"groups", source_groups, METH_NOARGS,
+     "groups($self, /)\n--\n\nThe groups of fields as a list of dicts, the base first; "
+     "empty when samples are kept whole."},
     {"plan", source_plan, METH_NOARGS,
      "plan($self, /)\n--\n\nA plan that reads all samples."},
     {NULL, NULL, 0, NULL}};

@@ -36,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from squirrel._add_fields import add_fields
     from squirrel._pack import PackReport, pack
     from squirrel.batch import Batch, Column
     from squirrel.mixing import concat, interleave, mix, sample, zip
@@ -64,6 +65,7 @@ __all__ = [
     "TruncatedError",
     "UnsupportedError",
     "__version__",
+    "add_fields",
     "concat",
     "configure",
     "drivers",
@@ -82,6 +84,7 @@ __all__ = [
 
 # Imported on first use: they are not needed to read.
 _LATER = {
+    "add_fields": "squirrel._add_fields",
     "pack": "squirrel._pack",
     "PackReport": "squirrel._pack",
     "Batch": "squirrel.batch",

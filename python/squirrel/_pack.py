@@ -54,6 +54,7 @@ def pack(
     prefix: str | None = None,
     key: str | Callable[[Any], str | bytes | int] | None = None,
     index: Sequence[str] | None = None,
+    groups: dict[str, Sequence[str]] | None = None,
     progress: bool | None = None,
     inputs_per_task: int | None = None,
     start_method: str | None = None,
@@ -86,6 +87,9 @@ def pack(
             ``__key__``.
         index: fields (numbers, booleans, texts) that are stored as columns, too, to be tested
             without reading samples.
+        groups: fields that are kept in shards of their own, ``{"images": ["image"], "labels":
+            ["label", "patient"]}``: a stream that selects fields reads only the groups that have
+            them. Fields in no group go to one named ``rest``. All samples must be dicts.
         prefix: of the shards' names; random by default, so that many may write at once.
         progress: None shows a bar on a terminal, True also plain lines elsewhere, False nothing.
         inputs_per_task: with workers: how many inputs are done and noted as one piece.
@@ -116,6 +120,8 @@ def pack(
         "shard_bytes": _bytes(shard_bytes or 0),
         "block_bytes": _bytes(block_bytes or 0),
     }
+    if groups:
+        layout["groups"] = {name: list(fields) for name, fields in groups.items()}
     destination = os.fspath(destination)
     if map is not None and (workers is not None or resume):
         from squirrel._pack_parallel import pack_parallel

@@ -189,6 +189,14 @@ class Stream(Composable):
         """The fields of the source: name, type, kind, dtype, shape, nullable; None if unknown."""
         return self._opened.schema()
 
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The groups of fields (:func:`squirrel.pack` with ``groups=``, :func:`squirrel.add_fields`):
+        name, fields, base, added, shards (that have it), samples, raw_bytes, file_bytes. The first
+        is the base, which gives shards and numbers. Empty where samples are kept whole.
+        """
+        return self._opened.groups()
+
     def __len__(self) -> int:
         count = self._now().count()
         if count is None:

@@ -102,6 +102,8 @@ struct sqrl_block *sqrl_block_cache_get(struct sqrl_block_cache *cache, uint64_t
 void sqrl_block_cache_put(struct sqrl_block_cache *cache, struct sqrl_block *block) {
     uint64_t bytes = sqrl_block_memory(block);
     uint64_t most = sqrl_budget_limit(cache->context) / 4;
+    if (cache->most)
+        most = SQRL_MIN(most, cache->most);
     struct sqrl_cached *entry = bytes <= most ? malloc(sizeof *entry) : NULL;
     struct sqrl_cached *gone = NULL;
     if (!entry)

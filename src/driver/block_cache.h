@@ -16,6 +16,7 @@ struct sqrl_block_cache {
     struct sqrl_cached *bucket[SQRL_CACHE_BUCKETS];
     struct sqrl_cached *newest, *oldest;
     uint64_t bytes;
+    uint64_t most; /* besides a quarter of the budget; 0: no other limit */
 };
 
 void sqrl_block_cache_init(struct sqrl_block_cache *cache, struct sqrl_context *context);

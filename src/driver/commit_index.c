@@ -59,21 +59,35 @@ static int add_rest(const struct sqrl_listing *listing, struct names *names,
     return SQRL_OK;
 }
 
+static size_t count_names(const struct sqrl_commit *commit) {
+    size_t count = commit->shard_count;
+    for (uint64_t g = 0; g < commit->group_count; g++)
+        count += commit->groups[g].set.shard_count;
+    return count;
+}
+
+/* The shards of a commit, and of its groups, that are still there. */
+static void add_there(struct sqrl_fs *fs, const char *path,
+                      const struct sqrl_listing *listing,
+                      const struct sqrl_commit *commit, struct names *names) {
+    for (uint64_t k = 0; k < commit->shard_count; k++)
+        if (is_there(fs, path, listing, commit->shards[k].name))
+            names->items[names->count++] = commit->shards[k].name;
+    for (uint64_t g = 0; g < commit->group_count; g++)
+        add_there(fs, path, listing, &commit->groups[g].set, names);
+}
+
 static int choose(struct sqrl_fs *fs, const char *path,
                   const struct sqrl_listing *listing, const struct sqrl_commits *commits,
                   bool all, struct names *names, struct sqrl_error *err) {
     size_t most = listing->count;
     for (size_t i = 0; i < commits->count; i++)
-        most += commits->items[i].shard_count;
+        most += count_names(&commits->items[i]);
     names->items = sqrl_calloc(most + 1, sizeof *names->items, "names of shards", err);
     if (!names->items)
         return SQRL_E_NO_MEMORY;
     for (size_t i = 0; i < commits->count; i++)
-        for (uint64_t k = 0; k < commits->items[i].shard_count; k++) {
-            const char *name = commits->items[i].shards[k].name;
-            if (is_there(fs, path, listing, name))
-                names->items[names->count++] = name;
-        }
+        add_there(fs, path, listing, &commits->items[i], names);
     return all || commits->count == 0 ? add_rest(listing, names, err) : SQRL_OK;
 }
 

@@ -39,19 +39,33 @@ static int compare_texts(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static size_t count_names(const struct sqrl_commit *commit) {
+    size_t count = commit->shard_count;
+    for (uint64_t g = 0; g < commit->group_count; g++)
+        count += commit->groups[g].set.shard_count;
+    return count;
+}
+
+static void add_names(const struct sqrl_commit *commit, const char **names,
+                      size_t *count) {
+    for (uint64_t k = 0; k < commit->shard_count; k++)
+        names[(*count)++] = commit->shards[k].name;
+    for (uint64_t g = 0; g < commit->group_count; g++)
+        add_names(&commit->groups[g].set, names, count);
+}
+
 /* The names that commits hold already, sorted; free() the list only. */
 static const char **committed(const struct sqrl_commits *commits, size_t *count,
                               struct sqrl_error *err) {
     size_t total = 0;
     for (size_t i = 0; i < commits->count; i++)
-        total += commits->items[i].shard_count;
+        total += count_names(&commits->items[i]);
     const char **names = sqrl_calloc(total + 1, sizeof *names, "names of shards", err);
     *count = 0;
     if (!names)
         return NULL;
     for (size_t i = 0; i < commits->count; i++)
-        for (uint64_t k = 0; k < commits->items[i].shard_count; k++)
-            names[(*count)++] = commits->items[i].shards[k].name;
+        add_names(&commits->items[i], names, count);
     if (total)
         qsort(names, total, sizeof *names, compare_texts);
     return names;

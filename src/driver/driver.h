@@ -63,6 +63,7 @@ SQRL_CHECK int sqrl_listing_classify(struct sqrl_listing *listing,
 void sqrl_listing_drop(struct sqrl_listing *listing, size_t i);
 
 /* --- shards.c: the list that a driver's open() fills --- */
+struct sqrl_families;
 struct sqrl_shard_list {
     struct sqrl_fs *fs;
     const char *prefix; /* what stands before a path of fs in messages: "s3://", "" */
@@ -73,7 +74,8 @@ struct sqrl_shard_list {
     uint64_t chunk_count;
     bool has_schema, has_fingerprint;
     uint64_t fingerprint;
-    bool sidecars; /* files may have some: see format/sidecar.h */
+    bool sidecars;                  /* files may have some: see format/sidecar.h */
+    struct sqrl_families *families; /* groups of fields, or NULL */
 };
 void sqrl_shard_list_reset(struct sqrl_shard_list *list);
 /* What a driver without open() does: the file, or all files of the directory that are of

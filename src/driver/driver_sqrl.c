@@ -8,6 +8,7 @@
 
 #include "driver/driver.h"
 #include "driver/driver_sqrl.h"
+#include "driver/family.h"
 #include "format/commit.h"
 #include "format/native.h"
 
@@ -29,11 +30,11 @@ static const struct sqrl_listed *find_listed(const struct sqrl_listing *listing,
     return NULL;
 }
 
-/* The shard is there, and as large as the commit says. */
-static int check_shard(const struct sqrl_driver_args *args, const char *path,
-                       const struct sqrl_listing *listing,
-                       const struct sqrl_commit *commit,
-                       const struct sqrl_commit_shard *shard, struct sqrl_error *err) {
+int sqrl_commit_shard_check(const struct sqrl_driver_args *args, const char *path,
+                            const struct sqrl_listing *listing,
+                            const struct sqrl_commit *commit,
+                            const struct sqrl_commit_shard *shard,
+                            struct sqrl_error *err) {
     const struct sqrl_listed *listed = find_listed(listing, shard->name);
     struct sqrl_stat stat = {0};
     if (listed)
@@ -63,7 +64,7 @@ static int add_commit(const struct sqrl_driver_args *args,
         if (!path)
             return SQRL_E_NO_MEMORY;
         if (listing)
-            rc = check_shard(args, path, listing, commit, shard, err);
+            rc = sqrl_commit_shard_check(args, path, listing, commit, shard, err);
         struct sqrl_shard known = {.file_bytes = shard->file_bytes,
                                    .samples = shard->samples,
                                    .blocks = shard->blocks,
@@ -79,8 +80,11 @@ static int add_commit(const struct sqrl_driver_args *args,
 /* The commits' schemas as one, places counted over all shards; none when one has none. */
 static int set_schema(const struct sqrl_commits *commits, struct sqrl_shard_list *out,
                       struct sqrl_error *err) {
+    bool grouped = false; /* what a base lacks another group may have */
+    for (size_t i = 0; i < commits->count; i++)
+        grouped = grouped || commits->items[i].group_count;
     struct sqrl_schema all = {0};
-    uint64_t shards = 0;
+    uint64_t shards = 0, samples = 0;
     bool known = true;
     int rc = SQRL_OK;
     for (size_t i = 0; rc == SQRL_OK && known && i < commits->count; i++) {
@@ -92,10 +96,14 @@ static int set_schema(const struct sqrl_commits *commits, struct sqrl_shard_list
         for (uint32_t f = 0; f < copy.count; f++)
             copy.fields[f].first.shard += shards;
         if (rc == SQRL_OK)
-            rc = sqrl_schema_merge(&all, &copy, err);
+            rc = sqrl_schema_unite(&all, &copy, err);
         sqrl_schema_reset(&copy);
         shards += commits->items[i].shard_count;
+        samples += commits->items[i].samples;
     }
+    all.samples = samples;
+    if (!grouped)
+        sqrl_schema_settle(&all);
     if (rc == SQRL_E_LIMIT) { /* together they have too many fields for a schema */
         sqrl_error_clear(err);
         known = false;
@@ -149,6 +157,8 @@ int sqrl_shard_list_commits(const struct sqrl_driver_args *args,
     if (rc == SQRL_OK)
         rc = set_chunks(commits, out, err);
     if (rc == SQRL_OK)
+        rc = sqrl_families_read(args, local ? &listing : NULL, commits, out, err);
+    if (rc == SQRL_OK)
         sqrl_shard_list_set_fingerprint(out, commits->fingerprint);
     sqrl_listing_reset(&listing);
     return rc;
@@ -157,6 +167,24 @@ int sqrl_shard_list_commits(const struct sqrl_driver_args *args,
 static bool is_shard_name(const char *name) {
     size_t size = strlen(name), suffix = strlen(SQRL_NATIVE_SUFFIX);
     return size > suffix && strcmp(name + size - suffix, SQRL_NATIVE_SUFFIX) == 0;
+}
+
+/* Without commits nobody says which shards belong together: one that holds a part of
+ * samples would be taken for whole ones. Those have names with a group's in them. */
+static int check_whole(const struct sqrl_driver_args *args, const char *name,
+                       const char *path, struct sqrl_error *err) {
+    const char *dot = strchr(name, '.');
+    if (!dot || strcmp(dot, SQRL_NATIVE_SUFFIX) == 0)
+        return SQRL_OK;
+    struct sqrl_native_summary summary = {0};
+    int rc = sqrl_native_summary_read(args->context, args->fs, path, &summary, err);
+    if (rc == SQRL_OK && summary.group.family[0] && !summary.group.base)
+        rc = sqrl_error_set(err, SQRL_E_STATE,
+                            "shard \"%s\" holds a group of fields (\"%s\") of another, "
+                            "and no commit says of which: run `squirrel index`",
+                            name, summary.group.name);
+    sqrl_native_summary_reset(&summary);
+    return rc;
 }
 
 /* No commit, nor the directory for it that a packer makes: all files *.sqrl. Without any
@@ -174,8 +202,10 @@ static int add_files(const struct sqrl_driver_args *args, struct sqrl_shard_list
                                    .blocks = SQRL_UNKNOWN,
                                    .raw_bytes = SQRL_UNKNOWN};
         char *path = sqrl_path_join(args->path, listing.files[i].name, err);
-        rc = path ? sqrl_shard_list_add(out, path, &sqrl_format_native, &known, err)
+        rc = path ? check_whole(args, listing.files[i].name, path, err)
                   : SQRL_E_NO_MEMORY;
+        if (rc == SQRL_OK)
+            rc = sqrl_shard_list_add(out, path, &sqrl_format_native, &known, err);
         free(path);
         found++;
     }

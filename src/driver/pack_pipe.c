@@ -45,6 +45,7 @@ void sqrl_pack_shard_free(struct sqrl_pack_shard *shard) {
     }
     if (shard->file)
         sqrl_file_abort(shard->file);
+    sqrl_group_reset(&shard->group);
     free(shard->name);
     free(shard->path);
     free(shard);
@@ -72,12 +73,13 @@ static void run_commit(struct sqrl_task *task) {
     }
     shard->file = NULL; /* commit and abort free it */
     uint64_t behind = stat.size - shard->stored;
+    bool counts = shard->counts;
     sqrl_pack_shard_free(shard); /* while the packer is surely there */
     lock(p);
     if (rc)
         fail(p, rc, &err);
     p->report.file_bytes += behind;
-    p->report.shards += !rc && !stopped;
+    p->report.shards += !rc && !stopped && counts;
     p->commits--;
     pthread_cond_broadcast(&p->changed);
     unlock(p);
@@ -110,7 +112,7 @@ static int write_job(struct sqrl_pack_job *job, struct sqrl_error *err) {
     shard->stored += job->coded.stored->size;
     lock(p);
     p->report.blocks++;
-    p->report.samples += job->count;
+    p->report.samples += shard->counts ? job->count : 0;
     p->report.raw_bytes += job->bytes.size;
     p->report.file_bytes += job->coded.stored->size;
     unlock(p);

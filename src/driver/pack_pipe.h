@@ -6,6 +6,7 @@
 #define SQRL_DRIVER_PACK_PIPE_H
 
 #include "driver/pack.h"
+#include "format/group.h"
 
 struct sqrl_pack_pipe;
 
@@ -19,7 +20,9 @@ struct sqrl_pack_shard {
     struct sqrl_file_writer *file; /* NULL once committed or aborted */
     void *writer;
     struct sqrl_shard_info info;
-    uint64_t stored; /* bytes of blocks */
+    uint64_t stored;         /* bytes of blocks */
+    struct sqrl_group group; /* of its fields; name NULL: whole samples */
+    bool counts; /* its samples and itself are the report's: one of each number */
 };
 
 /* One block, or the end of a shard. The packer fills bytes, begin, count and shard. */

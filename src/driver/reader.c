@@ -140,7 +140,24 @@ int sqrl_shard_reader_check(struct sqrl_shard_reader *reader,
         format->size >= offsetof(struct sqrl_format_ops, check) + sizeof format->check &&
         format->check;
     int rc = has ? format->check(core->state, cancel, err) : SQRL_OK;
+    if (rc == SQRL_OK && core->joined)
+        rc = sqrl_family_check(reader->source, core, cancel, err);
     return rc ? at_block(reader, SQRL_UNKNOWN, rc, err) : SQRL_OK;
+}
+
+/* With the fields of the other parts; none on failure. */
+static int join_block(struct sqrl_shard_reader *reader, uint64_t base,
+                      const struct sqrl_cancel *cancel, struct sqrl_block **block,
+                      struct sqrl_error *err) {
+    struct sqrl_core *core = reader->core;
+    struct sqrl_block_info info = {0};
+    core->format->block_info(core->state, base, &info);
+    int rc = sqrl_family_join(reader->source, core, info.first, cancel, *block, err);
+    if (rc) {
+        sqrl_block_unref(*block);
+        *block = NULL;
+    }
+    return rc;
 }
 
 int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
@@ -163,6 +180,8 @@ int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
                         err);
     uint64_t base = base_block(reader, block);
     int rc = core->format->load(core->state, base, cancel, out, err);
+    if (rc == SQRL_OK && core->joined)
+        rc = join_block(reader, base, cancel, out, err);
     if (*out)
         finish_block(core, block, base, *out);
     if (rc && *out && !(*out)->count) {
@@ -180,7 +199,7 @@ int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader, const uint64_t
     const struct sqrl_format_ops *format = core->format;
     bool has = format->size >= offsetof(struct sqrl_format_ops, load_many) +
                                    sizeof format->load_many &&
-               format->load_many && count > 1 && !core->subset;
+               format->load_many && count > 1 && !core->subset && !core->joined;
     int rc = SQRL_OK;
     *loaded = 0;
     if (has)

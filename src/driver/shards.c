@@ -1,7 +1,7 @@
 /* shards.c - the list of shards that a driver's open() fills. */
 #include <stdlib.h>
 
-#include "driver/driver.h"
+#include "driver/family.h"
 #include "sqrl/codec.h"
 
 int sqrl_shard_list_add(struct sqrl_shard_list *list, const char *path,
@@ -69,6 +69,7 @@ void sqrl_shard_list_reset(struct sqrl_shard_list *list) {
     free(list->items);
     free(list->chunks);
     sqrl_schema_reset(&list->schema);
+    sqrl_families_unref(list->families);
     memset(list, 0, sizeof *list);
 }
 

@@ -87,6 +87,10 @@ static int check_size(const struct sqrl_shard *item, const struct sqrl_file *fil
 void sqrl_core_unref(struct sqrl_core *core) {
     if (!core || __atomic_sub_fetch(&core->refs, 1, __ATOMIC_ACQ_REL) != 0)
         return;
+    for (uint32_t i = 0; i < core->parts; i++)
+        sqrl_core_unref(core->part[i]);
+    free(core->part);
+    sqrl_lock_reset(&core->lock);
     if (core->state)
         core->format->close(core->state);
     free(core->state);
@@ -136,9 +140,8 @@ static int sidecar_find(struct sqrl_source *source, const struct sqrl_shard *ite
                           (unsigned long long)sidecar->file_bytes, sidecar->format);
 }
 
-static int file_open(struct sqrl_source *source, uint64_t shard, struct sqrl_file **out,
-                     struct sqrl_error *err) {
-    const struct sqrl_shard *item = &source->shards[shard];
+static int file_open(struct sqrl_source *source, const struct sqrl_shard *item,
+                     struct sqrl_file **out, struct sqrl_error *err) {
     struct sqrl_stat known = {.size = item->file_bytes};
     int rc = sqrl_file_open_known(source->fs, item->path + source->prefix_size, &known,
                                   out, err);
@@ -149,29 +152,23 @@ static int file_open(struct sqrl_source *source, uint64_t shard, struct sqrl_fil
     return rc;
 }
 
-/* `file`: that of the shard, NULL: it is opened. */
-static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_file *file,
-                     struct sqrl_core **out, struct sqrl_error *err) {
+int sqrl_core_open(struct sqrl_source *source, uint64_t shard,
+                   const struct sqrl_shard *item, struct sqrl_file *file,
+                   struct sqrl_core **out, struct sqrl_error *err) {
     *out = NULL;
-    const struct sqrl_shard *item = &source->shards[shard];
     struct sqrl_core *core = sqrl_calloc(1, sizeof *core, "shard", err);
     if (!core)
         return SQRL_E_NO_MEMORY;
     core->refs = 1;
+    sqrl_lock_init(&core->lock);
     core->format = item->format;
     core->shard = shard;
     core->info = (struct sqrl_shard_info){SQRL_UNKNOWN, SQRL_UNKNOWN, SQRL_UNKNOWN, NULL};
-    struct sqrl_shard known = *item;
-    if (source->subset) {
-        core->subset = &source->subset[shard];
-        known.samples = core->subset->of_samples;
-        known.blocks = core->subset->of_blocks;
-    }
     int rc = SQRL_OK;
     if (file)
         core->file = sqrl_file_ref(file);
     else
-        rc = file_open(source, shard, &core->file, err);
+        rc = file_open(source, item, &core->file, err);
     if (rc)
         goto done;
     core->state = sqrl_calloc(1, SQRL_MAX(item->format->reader_size, 1u), "reader", err);
@@ -188,11 +185,9 @@ static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_fil
                                     .sidecar = core->sidecar};
     rc = item->format->open(core->state, &args, &core->info, err);
     if (rc == SQRL_OK)
-        rc = core_check(core, &known, err);
+        rc = core_check(core, item, err);
     core->indexed = (item->format->flags & SQRL_FORMAT_INDEXED) != 0 &&
                     core->info.blocks != SQRL_UNKNOWN;
-    if (rc == SQRL_OK && core->subset)
-        sqrl_subset_info(core->subset, &core->info);
 done:
     if (rc) {
         sqrl_core_unref(core);
@@ -200,6 +195,31 @@ done:
     }
     *out = core;
     return rc;
+}
+
+/* The shard as the source sees it: some of its samples, with other parts joined. `file`:
+ * that of the shard, NULL: it is opened. */
+static int core_open(struct sqrl_source *source, uint64_t shard, struct sqrl_file *file,
+                     struct sqrl_core **out, struct sqrl_error *err) {
+    struct sqrl_shard known = source->shards[shard];
+    const struct sqrl_subset *subset = source->subset ? &source->subset[shard] : NULL;
+    if (subset) {
+        known.samples = subset->of_samples;
+        known.blocks = subset->of_blocks;
+    }
+    int rc = sqrl_core_open(source, shard, &known, file, out, err);
+    if (rc)
+        return rc;
+    struct sqrl_core *core = *out;
+    core->subset = subset;
+    if (subset)
+        sqrl_subset_info(subset, &core->info);
+    for (uint32_t g = 0; source->families && g < source->families->groups; g++)
+        core->joined |=
+            sqrl_part_use(source->families, source->use, shard, g) == SQRL_PART_JOINED;
+    if (core->joined) /* of its own fields only */
+        core->info.schema = NULL;
+    return SQRL_OK;
 }
 
 /* A child of a fork forgets the cache: it may have been half-changed. */
@@ -290,7 +310,8 @@ int sqrl_core_make(struct sqrl_source *source, uint64_t shard, struct sqrl_file 
 int sqrl_shard_open_file(struct sqrl_source *source, uint64_t shard,
                          struct sqrl_file **out, struct sqrl_error *err) {
     *out = NULL;
-    return at_shard(source, shard, file_open(source, shard, out, err), err);
+    return at_shard(source, shard, file_open(source, &source->shards[shard], out, err),
+                    err);
 }
 
 /* --- the source --- */
@@ -339,6 +360,8 @@ int sqrl_source_new(const struct sqrl_driver_args *args,
     source->chunk_count = list->chunk_count;
     list->chunks = NULL;
     list->chunk_count = 0;
+    source->families = list->families;
+    list->families = NULL;
     if (list->has_schema) {
         source->schema = list->schema;
         source->schema_state = SCHEMA_READ;
@@ -364,6 +387,9 @@ void sqrl_source_unref(struct sqrl_source *source) {
     free(source->shards);
     free(source->chunks);
     sqrl_subset_free(source->subset, source->count);
+    sqrl_source_unref(source->keyed);
+    sqrl_families_unref(source->families);
+    free(source->use);
     free((void *)source->settings.items);
     free(source->url);
     sqrl_schema_reset(&source->schema);

@@ -18,4 +18,25 @@ SQRL_CHECK int sqrl_source_new(const struct sqrl_driver_args *args,
 int sqrl_error_at_path(struct sqrl_error *err, int code, const char *path,
                        const char *inner);
 
+/* Which fields are needed: names of top-level fields, not escaped. */
+struct sqrl_wanted {
+    bool (*wants)(void *arg, const char *field);
+    void *arg;
+    bool open;               /* also fields whose names nobody knows */
+    const char *const *name; /* all that are wanted, unless open */
+    size_t count;
+};
+/* The same samples with at least these fields, from the groups that have them: the source
+ * itself when that is all, or when it has no groups. Positions are the same; shards,
+ * blocks and chunks are those of the first group that is needed. */
+SQRL_CHECK int sqrl_source_narrow(struct sqrl_source *source,
+                                  const struct sqrl_wanted *wanted,
+                                  struct sqrl_source **out, struct sqrl_error *err);
+/* The key of a sample that begins a dotted name, unescaped; free() it. */
+char *sqrl_top_field(const char *dotted, struct sqrl_error *err);
+/* The same for a list of dotted names. */
+SQRL_CHECK int sqrl_source_narrow_to(struct sqrl_source *source, const char *const *names,
+                                     size_t count, struct sqrl_source **out,
+                                     struct sqrl_error *err);
+
 #endif

@@ -3,6 +3,7 @@
 #define SQRL_DRIVER_SOURCE_INNER_H
 
 #include "driver/access.h"
+#include "driver/family.h"
 #include "driver/source.h"
 #include "format/format.h"
 #include "format/sidecar.h"
@@ -48,6 +49,10 @@ struct sqrl_core {
     const struct sqrl_subset *subset; /* or NULL; its source's */
     uint64_t shard;
     bool indexed;
+    bool joined;             /* other parts are joined to it */
+    struct sqrl_lock lock;   /* of `part` */
+    struct sqrl_core **part; /* [parts]: opened when first needed; NULL: none */
+    uint32_t parts;
 };
 
 struct sqrl_source {
@@ -72,8 +77,11 @@ struct sqrl_source {
     struct sqrl_schema schema;
     enum { SCHEMA_UNSEEN, SCHEMA_NONE, SCHEMA_READ } schema_state;
     struct sqrl_access access;
-    bool sidecars;              /* there may be some */
-    struct sqrl_subset *subset; /* [count], or NULL: all samples */
+    bool sidecars;                  /* there may be some */
+    struct sqrl_subset *subset;     /* [count], or NULL: all samples */
+    struct sqrl_families *families; /* groups of fields, or NULL */
+    uint8_t *use;                   /* [count][groups], or NULL: whole samples */
+    struct sqrl_source *keyed; /* under `lock`: the group that has the keys, or NULL */
 };
 
 struct sqrl_shard_reader {
@@ -93,6 +101,11 @@ SQRL_CHECK int sqrl_core_get(struct sqrl_source *source, uint64_t shard,
 struct sqrl_core *sqrl_core_kept(struct sqrl_source *source, uint64_t shard);
 SQRL_CHECK int sqrl_core_make(struct sqrl_source *source, uint64_t shard,
                               struct sqrl_file *file, struct sqrl_core **out,
+                              struct sqrl_error *err);
+/* One file of it, whatever else belongs to it. */
+SQRL_CHECK int sqrl_core_open(struct sqrl_source *source, uint64_t shard,
+                              const struct sqrl_shard *item, struct sqrl_file *file,
+                              struct sqrl_core **out,
                               struct sqrl_error *err);
 /* NULL is allowed. */
 void sqrl_core_unref(struct sqrl_core *core);

@@ -127,6 +127,18 @@ static int copy_shards(struct sqrl_source *to, const struct sqrl_source *from,
     return SQRL_OK;
 }
 
+static int copy_use(struct sqrl_source *to, const struct sqrl_source *from,
+                    struct sqrl_error *err) {
+    size_t size = from->use ? from->count * from->families->groups : 0;
+    if (!size)
+        return SQRL_OK;
+    to->use = sqrl_malloc(size, "groups", err);
+    if (!to->use)
+        return SQRL_E_NO_MEMORY;
+    memcpy(to->use, from->use, size);
+    return SQRL_OK;
+}
+
 static int copy_source(struct sqrl_source *from, struct sqrl_source **out,
                        struct sqrl_error *err) {
     struct sqrl_source *to = sqrl_calloc(1, sizeof *to, "source", err);
@@ -141,11 +153,14 @@ static int copy_source(struct sqrl_source *from, struct sqrl_source **out,
     to->driver = from->driver;
     to->prefix_size = from->prefix_size;
     to->sidecars = from->sidecars;
+    to->families = sqrl_families_ref(from->families);
     to->url = sqrl_strdup(from->url, err);
     const struct sqrl_schema *schema = NULL;
     int rc = to->url ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (rc == SQRL_OK)
         rc = sqrl_settings_copy(&from->settings, &to->settings, err);
+    if (rc == SQRL_OK)
+        rc = copy_use(to, from, err);
     if (rc == SQRL_OK)
         rc = copy_shards(to, from, err);
     if (rc == SQRL_OK)

@@ -13,6 +13,7 @@ void sqrl_commit_reset(struct sqrl_commit *commit) {
     free(commit->shards);
     free(commit->chunks);
     free(commit->supersedes);
+    commit_groups_reset(commit);
     sqrl_schema_reset(&commit->schema);
     *commit = (struct sqrl_commit){0};
 }
@@ -113,24 +114,12 @@ static int put_schema(const struct sqrl_commit *commit, struct sqrl_bytes *out,
                               : sqrl_msgpack_put_null(out, err);
 }
 
-int commit_encode(const struct sqrl_commit *commit, struct sqrl_bytes *out,
-                  struct sqrl_error *err) {
-    int rc = sqrl_bytes_append(out, COMMIT_MAGIC, COMMIT_MAGIC_BYTES, err);
-    if (rc == SQRL_OK)
-        rc = sqrl_msgpack_put_map(out, 9, err);
-    if (rc == SQRL_OK)
-        rc = put_pair(out, "version", COMMIT_VERSION, err);
-    if (rc == SQRL_OK)
-        rc = put_key(out, "writer", err);
-    if (rc == SQRL_OK)
-        rc = put_key(out, "libsqrl " SQRL_VERSION, err);
-    if (rc == SQRL_OK)
-        rc = put_pair(out, "samples", commit->samples, err);
+/* The shards: five entries of a map. */
+static int put_set(const struct sqrl_commit *commit, struct sqrl_bytes *out,
+                   struct sqrl_error *err) {
+    int rc = put_pair(out, "samples", commit->samples, err);
     if (rc == SQRL_OK)
         rc = put_pair(out, "raw_bytes", commit->raw_bytes, err);
-    if (rc == SQRL_OK)
-        rc = put_texts(out, "supersedes", commit->supersedes_count, commit->supersedes,
-                       id_text, err);
     if (rc == SQRL_OK)
         rc = put_schema(commit, out, err);
     if (rc == SQRL_OK)
@@ -138,8 +127,59 @@ int commit_encode(const struct sqrl_commit *commit, struct sqrl_bytes *out,
             put_texts(out, "names", commit->shard_count, commit->shards, shard_name, err);
     if (rc == SQRL_OK)
         rc = put_shard_table(commit, out, err);
+    return rc ? rc : put_chunk_table(commit, out, err);
+}
+
+static const char *of_text(const void *items, size_t i) {
+    return ((char *const *)items)[i];
+}
+
+static int put_group(const struct sqrl_commit_group *g, struct sqrl_bytes *out,
+                     struct sqrl_error *err) {
+    int rc = sqrl_msgpack_put_map(out, g->group.base ? 2 : 8, err);
     if (rc == SQRL_OK)
-        rc = put_chunk_table(commit, out, err);
+        rc = put_key(out, "group", err);
+    if (rc == SQRL_OK)
+        rc = sqrl_group_encode(&g->group, out, err);
+    if (rc == SQRL_OK)
+        rc = put_texts(out, "of", g->of_count, g->of, of_text, err);
+    return rc || g->group.base ? rc : put_set(&g->set, out, err);
+}
+
+static int put_groups(const struct sqrl_commit *commit, struct sqrl_bytes *out,
+                      struct sqrl_error *err) {
+    int rc = put_key(out, "requires", err);
+    if (rc == SQRL_OK)
+        rc = sqrl_msgpack_put_array(out, 1, err);
+    if (rc == SQRL_OK)
+        rc = put_key(out, COMMIT_NEEDS_GROUPS, err);
+    if (rc == SQRL_OK)
+        rc = put_key(out, "groups", err);
+    if (rc == SQRL_OK)
+        rc = sqrl_msgpack_put_array(out, commit->group_count, err);
+    for (uint64_t i = 0; rc == SQRL_OK && i < commit->group_count; i++)
+        rc = put_group(&commit->groups[i], out, err);
+    return rc;
+}
+
+int commit_encode(const struct sqrl_commit *commit, struct sqrl_bytes *out,
+                  struct sqrl_error *err) {
+    int rc = sqrl_bytes_append(out, COMMIT_MAGIC, COMMIT_MAGIC_BYTES, err);
+    if (rc == SQRL_OK)
+        rc = sqrl_msgpack_put_map(out, commit->group_count ? 11 : 9, err);
+    if (rc == SQRL_OK)
+        rc = put_pair(out, "version", COMMIT_VERSION, err);
+    if (rc == SQRL_OK)
+        rc = put_key(out, "writer", err);
+    if (rc == SQRL_OK)
+        rc = put_key(out, "libsqrl " SQRL_VERSION, err);
+    if (rc == SQRL_OK)
+        rc = put_texts(out, "supersedes", commit->supersedes_count, commit->supersedes,
+                       id_text, err);
+    if (rc == SQRL_OK)
+        rc = put_set(commit, out, err);
+    if (rc == SQRL_OK && commit->group_count)
+        rc = put_groups(commit, out, err);
     if (rc)
         return rc;
     uint64_t hash = sqrl_xxh3(out->data, out->size);
@@ -151,6 +191,7 @@ int commit_encode(const struct sqrl_commit *commit, struct sqrl_bytes *out,
 struct parse {
     struct sqrl_tape tape;
     const uint8_t *bytes;
+    uint32_t root; /* the map that is read: the commit's, or a group's */
     struct sqrl_error *err;
 };
 
@@ -163,7 +204,7 @@ static int bad(const struct parse *p, const char *what) {
 }
 
 static const struct sqrl_node *get(const struct parse *p, const char *key) {
-    uint32_t at = sqrl_map_find(p->tape.nodes, 0, p->bytes, key, strlen(key));
+    uint32_t at = sqrl_map_find(p->tape.nodes, p->root, p->bytes, key, strlen(key));
     return at == SQRL_NO_NODE ? NULL : &p->tape.nodes[at];
 }
 
@@ -293,13 +334,22 @@ static int read_schema(const struct parse *p, struct sqrl_commit *out) {
     return rc;
 }
 
+static bool requires_known(const struct sqrl_node *list, const uint8_t *bytes) {
+    size_t size = strlen(COMMIT_NEEDS_GROUPS);
+    if (list && list->type != SQRL_ARRAY)
+        return false;
+    for (uint32_t i = 0; list && i < list->size; i++) /* each is one node */
+        if (list[1 + i].type != SQRL_STRING || list[1 + i].size != size ||
+            memcmp(bytes + list[1 + i].v.offset, COMMIT_NEEDS_GROUPS, size) != 0)
+            return false;
+    return true;
+}
+
 static int check_version(const struct parse *p) {
     uint64_t version;
     if (!get_count(p, "version", &version))
         return bad(p, "version");
-    const struct sqrl_node *needs = get(p, "requires");
-    if (version == COMMIT_VERSION &&
-        (!needs || (needs->type == SQRL_ARRAY && needs->size == 0)))
+    if (version == COMMIT_VERSION && requires_known(get(p, "requires"), p->bytes))
         return SQRL_OK;
     return sqrl_error_set(p->err, SQRL_E_UNSUPPORTED,
                           "the commit was written by a later version of the library "
@@ -307,23 +357,100 @@ static int check_version(const struct parse *p) {
                           LLU(version));
 }
 
-static int read_map(const struct parse *p, struct sqrl_commit *out) {
-    int rc = check_version(p);
-    if (rc)
-        return rc;
+static int read_set(const struct parse *p, struct sqrl_commit *out) {
     if (!get_count(p, "samples", &out->samples) ||
         !get_count(p, "raw_bytes", &out->raw_bytes))
         return bad(p, "total");
-    rc = read_supersedes(p, out);
-    if (rc == SQRL_OK)
-        rc = read_shards(p, out);
+    int rc = read_shards(p, out);
     if (rc == SQRL_OK)
         rc = check_totals(p, out);
     if (rc == SQRL_OK)
         rc = read_chunks(p, out);
+    return rc ? rc : read_schema(p, out);
+}
+
+/* --- groups of fields --- */
+
+void commit_groups_reset(struct sqrl_commit *commit) {
+    for (uint64_t i = 0; commit->groups && i < commit->group_count; i++) {
+        struct sqrl_commit_group *g = &commit->groups[i];
+        for (uint64_t k = 0; g->of && k < g->of_count; k++)
+            free(g->of[k]);
+        free(g->of);
+        sqrl_group_reset(&g->group);
+        sqrl_commit_reset(&g->set);
+    }
+    free(commit->groups);
+    commit->groups = NULL;
+    commit->group_count = 0;
+}
+
+static int read_of(const struct parse *p, struct sqrl_commit_group *out) {
+    const struct sqrl_node *list = get(p, "of");
+    if (!list || list->type != SQRL_ARRAY)
+        return bad(p, "list of shards of a group");
+    out->of = sqrl_calloc((size_t)list->size + 1, sizeof *out->of, "shards", p->err);
+    if (!out->of)
+        return SQRL_E_NO_MEMORY;
+    for (uint32_t i = 0; i < list->size; i++) {
+        size_t size;
+        const char *name = text_of(p, list, i, &size);
+        if (!name || !commit_name_valid(name, size))
+            return bad(p, "list of shards of a group");
+        out->of[i] = sqrl_format(p->err, "%.*s", (int)size, name);
+        if (!out->of[i])
+            return SQRL_E_NO_MEMORY;
+        out->of_count = i + 1;
+    }
+    return SQRL_OK;
+}
+
+static int read_group(const struct parse *p, struct sqrl_commit_group *out) {
+    const struct sqrl_node *group = get(p, "group");
+    if (p->tape.nodes[p->root].type != SQRL_MAP || !group)
+        return bad(p, "list of groups");
+    int rc = sqrl_group_decode(&out->group, p->tape.nodes,
+                               (uint32_t)(group - p->tape.nodes), p->bytes, p->err);
     if (rc == SQRL_OK)
-        rc = read_schema(p, out);
+        rc = read_of(p, out);
+    if (rc == SQRL_OK && !out->group.base) {
+        rc = read_set(p, &out->set);
+        if (rc == SQRL_OK && out->set.shard_count != out->of_count)
+            rc = bad(p, "list of shards of a group");
+    }
     return rc;
+}
+
+static int read_groups(const struct parse *p, struct sqrl_commit *out) {
+    const struct sqrl_node *list = get(p, "groups");
+    if (!list)
+        return SQRL_OK;
+    if (list->type != SQRL_ARRAY)
+        return bad(p, "list of groups");
+    out->groups =
+        sqrl_calloc((size_t)list->size + 1, sizeof *out->groups, "groups", p->err);
+    if (!out->groups)
+        return SQRL_E_NO_MEMORY;
+    struct parse inner = *p;
+    inner.root = (uint32_t)(list - p->tape.nodes) + 1;
+    int rc = SQRL_OK;
+    for (uint32_t i = 0; rc == SQRL_OK && i < list->size; i++) {
+        out->group_count = i + 1;
+        if (inner.tape.nodes[inner.root].type != SQRL_MAP)
+            return bad(p, "list of groups");
+        rc = read_group(&inner, &out->groups[i]);
+        inner.root = sqrl_node_next(p->tape.nodes, inner.root);
+    }
+    return rc;
+}
+
+static int read_map(const struct parse *p, struct sqrl_commit *out) {
+    int rc = check_version(p);
+    if (rc == SQRL_OK)
+        rc = read_supersedes(p, out);
+    if (rc == SQRL_OK)
+        rc = read_set(p, out);
+    return rc ? rc : read_groups(p, out);
 }
 
 int sqrl_commit_parse(const char *id, const uint8_t *bytes, size_t size,

@@ -9,6 +9,7 @@
 #ifndef SQRL_FORMAT_COMMIT_H
 #define SQRL_FORMAT_COMMIT_H
 
+#include "format/group.h"
 #include "sqrl/format.h"
 
 #define SQRL_COMMIT_DIRECTORY "_sqrl"
@@ -47,7 +48,7 @@ struct sqrl_commit {
     char id[SQRL_COMMIT_ID_BYTES];
     uint64_t hash; /* xxh3 of the file but for its last 8 bytes, which hold it */
     uint64_t samples, raw_bytes, file_bytes;
-    struct sqrl_commit_shard *shards; /* in their order */
+    struct sqrl_commit_shard *shards; /* in their order; of a family the base */
     uint64_t shard_count;
     struct sqrl_commit_chunk *chunks;
     uint64_t chunk_count;
@@ -55,6 +56,17 @@ struct sqrl_commit {
     struct sqrl_schema schema; /* of all its shards */
     char (*supersedes)[SQRL_COMMIT_ID_BYTES];
     uint64_t supersedes_count;
+    struct sqrl_commit_group *groups;
+    uint64_t group_count;
+};
+
+/* Shards that hold a group of fields. Those of a base are the commit's own: `set` is
+ * empty then. */
+struct sqrl_commit_group {
+    struct sqrl_group group;
+    char **of;              /* names of the bases' shards */
+    uint64_t of_count;      /* without a base: set.shard_count */
+    struct sqrl_commit set; /* the shards, chunks and schema: those joined to of[i] */
 };
 
 /* The commits that count (superseded ones are gone), in the order of their ids. */
@@ -84,13 +96,24 @@ struct sqrl_commit_total {
 
 /* Commits the shards `names` (relative to `directory`, whole and synced, in this order)
  * in one new commit file: their footers are read again, so that a commit never names a
- * broken shard. `replace_all`: the new commit supersedes all others; once it is there,
- * the others' files and their shards are removed (what can't be removed is logged, and is
- * no failure). `total` may be NULL. On failure nothing is committed. */
+ * broken shard. Shards that hold groups of fields go to their base, which must be among
+ * them; of two that hold the same group of one base the first counts. `replace_all`: the
+ * new commit supersedes all others; once it is there, the others' files and their shards
+ * are removed (what can't be removed is logged, and is no failure). `total` may be NULL.
+ * On failure nothing is committed. */
 SQRL_CHECK int sqrl_commit_write(struct sqrl_context *context, struct sqrl_fs *fs,
                                  const char *directory, const char *const *names,
                                  size_t count, bool replace_all,
                                  struct sqrl_commit_total *total, struct sqrl_error *err);
+
+/* Commits the shards `names`, which hold a group of fields, as parts of the data set's
+ * shards of[i], which other commits hold. SQRL_E_EXISTS when one of them has such a group
+ * already, also when two do this at once: at most one of them succeeds. */
+SQRL_CHECK int sqrl_commit_add_group(struct sqrl_context *context, struct sqrl_fs *fs,
+                                     const char *directory, const char *const *names,
+                                     const char *const *of, size_t count,
+                                     struct sqrl_commit_total *total,
+                                     struct sqrl_error *err);
 
 /* Rewrites `_sqrl/list` from the directory's commit files. sqrl_commit_write does it too.
  */

@@ -14,6 +14,8 @@
 #define COMMIT_HASH_BYTES 8u
 #define COMMIT_SHARD_BYTES 40u /* five u64 */
 #define COMMIT_CHUNK_BYTES 16u /* four u32 */
+/* In "requires" of commits that have groups of fields. */
+#define COMMIT_NEEDS_GROUPS "groups"
 #define COMMIT_MAX_BYTES (UINT64_C(1) << 30)
 
 /* "<directory>/_sqrl/<name>", or "<directory>/<name>" without the folder; free(). */
@@ -45,6 +47,32 @@ SQRL_CHECK int commit_ids_read(struct sqrl_context *context, struct sqrl_fs *fs,
 SQRL_CHECK int commit_load(struct sqrl_context *context, struct sqrl_fs *fs,
                            const char *directory, const struct commit_id *id,
                            struct sqrl_commit *out, struct sqrl_error *err);
+
+void commit_groups_reset(struct sqrl_commit *commit);
+
+/* A commit, or a group's shards, in the making. */
+struct commit_builder {
+    struct sqrl_commit commit;
+    uint64_t chunk_capacity;
+    struct sqrl_commit_total total;
+    struct sqrl_error *err;
+};
+SQRL_CHECK int commit_builder_init(struct commit_builder *b, size_t room,
+                                   struct sqrl_error *err);
+/* One more shard, at most `room`. */
+SQRL_CHECK int commit_take_summary(struct commit_builder *b, const char *name,
+                                   struct sqrl_native_summary *summary);
+/* commit_groups.c: reads the footers of all `names` and sorts them into the commit and
+ * its groups. */
+SQRL_CHECK int commit_add_shards(struct commit_builder *b, struct sqrl_context *context,
+                                 struct sqrl_fs *fs, const char *directory,
+                                 const char *const *names, size_t count);
+/* Writes the file; SQRL_E_EXISTS when there is one of this id. */
+SQRL_CHECK int commit_publish(struct commit_builder *b, struct sqrl_fs *fs,
+                              const char *directory);
+/* Removes a file; logs a failure. */
+void commit_remove_file(struct sqrl_context *context, struct sqrl_fs *fs,
+                        const char *directory, const char *folder, const char *name);
 
 /* The bytes of a commit file (hash included) from its parts. */
 SQRL_CHECK int commit_encode(const struct sqrl_commit *commit, struct sqrl_bytes *out,

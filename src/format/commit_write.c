@@ -50,14 +50,7 @@ static int make_id(const struct commit_ids *ids, char out[SQRL_COMMIT_ID_BYTES],
 
 /* --- shards --- */
 
-struct builder {
-    struct sqrl_commit commit;
-    uint64_t chunk_capacity;
-    struct sqrl_commit_total total;
-    struct sqrl_error *err;
-};
-
-static int add_chunk(struct builder *b, struct sqrl_commit_chunk chunk) {
+static int add_chunk(struct commit_builder *b, struct sqrl_commit_chunk chunk) {
     struct sqrl_commit *commit = &b->commit;
     if (commit->chunk_count == b->chunk_capacity) {
         uint64_t capacity = SQRL_MAX(64u, 2 * b->chunk_capacity);
@@ -73,7 +66,7 @@ static int add_chunk(struct builder *b, struct sqrl_commit_chunk chunk) {
 }
 
 /* Runs of blocks, as many as fit into SQRL_CHUNK_BYTES, at least one. */
-static int add_chunks(struct builder *b, uint32_t shard,
+static int add_chunks(struct commit_builder *b, uint32_t shard,
                       const struct sqrl_native_summary *summary) {
     struct sqrl_commit_chunk chunk = {.shard = shard};
     uint64_t raw = 0;
@@ -95,7 +88,7 @@ static int add_chunks(struct builder *b, uint32_t shard,
     return rc == SQRL_OK && chunk.blocks ? add_chunk(b, chunk) : rc;
 }
 
-static int merge_schema(struct builder *b, uint32_t shard,
+static int merge_schema(struct commit_builder *b, uint32_t shard,
                         struct sqrl_native_summary *summary) {
     struct sqrl_commit *commit = &b->commit;
     if (!commit->has_schema)
@@ -114,9 +107,10 @@ static int merge_schema(struct builder *b, uint32_t shard,
     return rc;
 }
 
-static int take_summary(struct builder *b, uint32_t shard, const char *name,
+int commit_take_summary(struct commit_builder *b, const char *name,
                         struct sqrl_native_summary *summary) {
     struct sqrl_commit *commit = &b->commit;
+    uint32_t shard = (uint32_t)commit->shard_count;
     if (summary->blocks > UINT32_MAX)
         return sqrl_error_set(b->err, SQRL_E_LIMIT, "a shard has too many blocks");
     struct sqrl_commit_shard *to = &commit->shards[shard];
@@ -140,24 +134,13 @@ static int take_summary(struct builder *b, uint32_t shard, const char *name,
     return rc ? rc : merge_schema(b, shard, summary);
 }
 
-static int add_shards(struct builder *b, struct sqrl_context *context, struct sqrl_fs *fs,
-                      const char *directory, const char *const *names, size_t count) {
-    if (count >= UINT32_MAX)
-        return sqrl_error_set(b->err, SQRL_E_LIMIT, "too many shards for one commit");
+int commit_builder_init(struct commit_builder *b, size_t room, struct sqrl_error *err) {
+    b->err = err;
+    if (room >= UINT32_MAX)
+        return sqrl_error_set(err, SQRL_E_LIMIT, "too many shards for one commit");
     b->commit.has_schema = true;
-    b->commit.shards = sqrl_calloc(count + 1, sizeof *b->commit.shards, "shards", b->err);
-    int rc = b->commit.shards ? SQRL_OK : SQRL_E_NO_MEMORY;
-    for (size_t i = 0; rc == SQRL_OK && i < count; i++) {
-        struct sqrl_native_summary summary = {0};
-        char *path = commit_path(directory, "", names[i], b->err);
-        rc = path ? sqrl_native_summary_read(context, fs, path, &summary, b->err)
-                  : SQRL_E_NO_MEMORY;
-        if (rc == SQRL_OK)
-            rc = take_summary(b, (uint32_t)i, names[i], &summary);
-        sqrl_native_summary_reset(&summary);
-        free(path);
-    }
-    return rc;
+    b->commit.shards = sqrl_calloc(room + 1, sizeof *b->commit.shards, "shards", err);
+    return b->commit.shards ? SQRL_OK : SQRL_E_NO_MEMORY;
 }
 
 /* --- what is there already --- */
@@ -192,21 +175,34 @@ static bool has_name(const char *const *sorted, size_t count, const char *name) 
     return count && bsearch(&name, sorted, count, sizeof *sorted, compare_texts);
 }
 
+static const char *commit_shares(const struct sqrl_commit *commit,
+                                 const char *const *sorted, size_t count) {
+    for (uint64_t k = 0; k < commit->shard_count; k++)
+        if (has_name(sorted, count, commit->shards[k].name))
+            return commit->shards[k].name;
+    for (uint64_t g = 0; g < commit->group_count; g++) {
+        const char *name = commit_shares(&commit->groups[g].set, sorted, count);
+        if (name)
+            return name;
+    }
+    return NULL;
+}
+
 /* Adding to a data set: none of the shards may be part of it already. */
 static int check_new(const struct sqrl_commits *commits, const char *const *sorted,
                      size_t count, struct sqrl_error *err) {
     for (size_t i = 0; i < commits->count; i++) {
         const struct sqrl_commit *commit = &commits->items[i];
-        for (uint64_t k = 0; k < commit->shard_count; k++)
-            if (has_name(sorted, count, commit->shards[k].name))
-                return sqrl_error_set(err, SQRL_E_EXISTS,
-                                      "shard \"%s\" is part of commit %s already",
-                                      commit->shards[k].name, commit->id);
+        const char *there = commit_shares(commit, sorted, count);
+        if (there)
+            return sqrl_error_set(err, SQRL_E_EXISTS,
+                                  "shard \"%s\" is part of commit %s already", there,
+                                  commit->id);
     }
     return SQRL_OK;
 }
 
-static int set_supersedes(struct builder *b, const struct commit_ids *ids) {
+static int set_supersedes(struct commit_builder *b, const struct commit_ids *ids) {
     b->commit.supersedes =
         sqrl_calloc(ids->count + 1, SQRL_COMMIT_ID_BYTES, "superseded commits", b->err);
     if (!b->commit.supersedes)
@@ -232,7 +228,7 @@ static int write_whole(struct sqrl_fs *fs, const char *path, bool replace,
     return rc;
 }
 
-static int write_commit(struct builder *b, struct sqrl_fs *fs, const char *directory) {
+int commit_publish(struct commit_builder *b, struct sqrl_fs *fs, const char *directory) {
     struct sqrl_bytes bytes = {0};
     char name[SQRL_COMMIT_ID_BYTES + sizeof SQRL_COMMIT_SUFFIX];
     snprintf(name, sizeof name, "%s%s", b->commit.id, SQRL_COMMIT_SUFFIX);
@@ -274,8 +270,8 @@ int sqrl_commit_list_write(struct sqrl_context *context, struct sqrl_fs *fs,
 
 /* --- removing what was replaced --- */
 
-static void remove_one(struct sqrl_context *context, struct sqrl_fs *fs,
-                       const char *directory, const char *folder, const char *name) {
+void commit_remove_file(struct sqrl_context *context, struct sqrl_fs *fs,
+                        const char *directory, const char *folder, const char *name) {
     struct sqrl_error err = {0};
     char *path = commit_path(directory, folder, name, &err);
     int rc = path ? sqrl_fs_remove(fs, path, &err) : SQRL_E_NO_MEMORY;
@@ -286,6 +282,16 @@ static void remove_one(struct sqrl_context *context, struct sqrl_fs *fs,
                  "a replaced file is left behind and may be removed: %s", text);
     }
     free(path);
+}
+
+static void remove_shards(struct sqrl_context *context, struct sqrl_fs *fs,
+                          const char *directory, const struct sqrl_commit *old,
+                          const char *const *kept, size_t count) {
+    for (uint64_t k = 0; k < old->shard_count; k++)
+        if (!has_name(kept, count, old->shards[k].name))
+            commit_remove_file(context, fs, directory, "", old->shards[k].name);
+    for (uint64_t g = 0; g < old->group_count; g++)
+        remove_shards(context, fs, directory, &old->groups[g].set, kept, count);
 }
 
 /* Removes replaced commits and their shards, but for the new commit's `kept` ones. A
@@ -302,10 +308,9 @@ static void remove_replaced(struct sqrl_context *context, struct sqrl_fs *fs,
             sqrl_log(context, SQRL_LOG_WARNING,
                      "commit %s can't be read (%s): its shards are left behind",
                      ids->items[i].text, sqrl_code_name(rc));
-        remove_one(context, fs, directory, SQRL_COMMIT_DIRECTORY, name);
-        for (uint64_t k = 0; rc == SQRL_OK && k < old.shard_count; k++)
-            if (!has_name(kept, count, old.shards[k].name))
-                remove_one(context, fs, directory, "", old.shards[k].name);
+        commit_remove_file(context, fs, directory, SQRL_COMMIT_DIRECTORY, name);
+        if (rc == SQRL_OK)
+            remove_shards(context, fs, directory, &old, kept, count);
         sqrl_commit_reset(&old);
     }
 }
@@ -333,7 +338,7 @@ int sqrl_commit_write(struct sqrl_context *context, struct sqrl_fs *fs,
                       const char *directory, const char *const *names, size_t count,
                       bool replace_all, struct sqrl_commit_total *total,
                       struct sqrl_error *err) {
-    struct builder b = {.err = err};
+    struct commit_builder b = {.err = err};
     struct commit_ids ids = {0};
     struct sqrl_commits commits = {0};
     struct sqrl_error ignored = {0};
@@ -350,11 +355,11 @@ int sqrl_commit_write(struct sqrl_context *context, struct sqrl_fs *fs,
     if (rc == SQRL_OK)
         rc = check_new(&commits, sorted, count, err);
     if (rc == SQRL_OK)
-        rc = add_shards(&b, context, fs, directory, names, count);
+        rc = commit_add_shards(&b, context, fs, directory, names, count);
     if (rc == SQRL_OK)
         rc = make_id(&ids, b.commit.id, err);
     if (rc == SQRL_OK)
-        rc = write_commit(&b, fs, directory);
+        rc = commit_publish(&b, fs, directory);
     if (rc == SQRL_OK) {
         if (total)
             *total = b.total;

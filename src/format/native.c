@@ -56,6 +56,7 @@ const struct sqrl_format_ops sqrl_format_native = {
 
 void sqrl_native_summary_reset(struct sqrl_native_summary *summary) {
     sqrl_schema_reset(&summary->schema);
+    sqrl_group_reset(&summary->group);
     free(summary->block);
     *summary = (struct sqrl_native_summary){0};
 }
@@ -84,6 +85,8 @@ static int summary_take(struct native_tail *tail, struct sqrl_native_summary *ou
     out->has_schema = tail->has_schema;
     out->schema = tail->schema;
     tail->schema = (struct sqrl_schema){0};
+    out->group = tail->group;
+    tail->group = (struct sqrl_group){0};
     return SQRL_OK;
 }
 

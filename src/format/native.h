@@ -3,6 +3,7 @@
 #ifndef SQRL_FORMAT_NATIVE_H
 #define SQRL_FORMAT_NATIVE_H
 
+#include "format/group.h"
 #include "sqrl/format.h"
 
 #define SQRL_NATIVE_VERSION 1u
@@ -24,6 +25,7 @@ struct sqrl_native_summary {
     uint64_t footer_checksum; /* xxh3 of the footer: identifies the shard's content */
     bool has_schema;
     struct sqrl_schema schema;
+    struct sqrl_group group;       /* family "": whole samples */
     struct sqrl_block_info *block; /* [blocks] */
 };
 

@@ -4,6 +4,7 @@
 #define SQRL_FORMAT_NATIVE_INNER_H
 
 #include "base/base.h"
+#include "format/group.h"
 #include "format/native.h"
 #include "sqrl/codec.h"
 
@@ -58,6 +59,7 @@ struct native_tail {
     uint32_t frames;
     bool has_schema;
     struct sqrl_schema schema;
+    struct sqrl_group group; /* family "" when it holds whole samples */
 };
 
 /* Reads and checks the tail of a shard. Reset it also on failure. */
@@ -113,7 +115,8 @@ struct native_writer {
     uint32_t frame_count;
     bool no_schema;
     struct sqrl_schema schema;
-    struct native_index *index; /* NULL: neither key= nor index= was given */
+    struct native_index *index;     /* NULL: neither key= nor index= was given */
+    const struct sqrl_group *group; /* borrowed, or NULL: whole samples */
 };
 
 /* native_index.c: keys and columns of a shard that is written. *out is NULL when none are

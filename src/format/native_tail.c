@@ -19,6 +19,7 @@ void native_tail_reset(struct native_tail *tail) {
         free(tail->frame[i].field);
     free(tail->frame);
     sqrl_schema_reset(&tail->schema);
+    sqrl_group_reset(&tail->group);
     *tail = (struct native_tail){0};
 }
 
@@ -231,6 +232,16 @@ static int read_schema(const struct footer *footer, struct native_tail *out) {
     return SQRL_OK;
 }
 
+static int read_group(const struct footer *footer, struct native_tail *out) {
+    const struct sqrl_node *node = footer_get(footer, footer->root, "group");
+    if (!node)
+        return SQRL_OK;
+    int rc = sqrl_group_decode(&out->group, footer->tape.nodes,
+                               (uint32_t)(node - footer->tape.nodes), footer->bytes,
+                               footer->err);
+    return rc ? sqrl_error_at(footer->err, rc, "footer") : SQRL_OK;
+}
+
 static int read_map(const struct footer *footer, uint64_t offset,
                     struct native_tail *out) {
     int rc = check_required(footer);
@@ -252,6 +263,8 @@ static int read_map(const struct footer *footer, uint64_t offset,
         rc = read_frames(footer, offset, out);
     if (rc == SQRL_OK)
         rc = read_schema(footer, out);
+    if (rc == SQRL_OK)
+        rc = read_group(footer, out);
     return rc;
 }
 

@@ -29,6 +29,7 @@ int native_create(void *state, const struct sqrl_writer_args *args,
     struct native_writer *writer = state;
     writer->context = args->context;
     writer->file = args->file;
+    writer->group = args->group;
     const char *name = sqrl_settings_text(args->settings, native_write_options, "codec");
     writer->store_all = strcmp(name, "none") == 0;
     writer->codec = sqrl_codec_by_name(writer->store_all ? "zstd" : name);
@@ -330,7 +331,7 @@ static int put_schema(struct native_writer *writer, struct sqrl_bytes *out,
 
 static int put_footer(struct native_writer *writer, struct sqrl_bytes *out,
                       struct sqrl_error *err) {
-    int rc = sqrl_msgpack_put_map(out, 8, err);
+    int rc = sqrl_msgpack_put_map(out, writer->group ? 9 : 8, err);
     if (rc == SQRL_OK)
         rc = put_pair(out, "version", SQRL_NATIVE_VERSION, err);
     if (rc == SQRL_OK)
@@ -353,6 +354,10 @@ static int put_footer(struct native_writer *writer, struct sqrl_bytes *out,
         rc = put_text(out, "blocks", err);
     if (rc == SQRL_OK)
         rc = sqrl_msgpack_put_binary(out, writer->table.data, writer->table.size, err);
+    if (rc == SQRL_OK && writer->group)
+        rc = put_text(out, "group", err);
+    if (rc == SQRL_OK && writer->group)
+        rc = sqrl_group_encode(writer->group, out, err);
     return rc;
 }
 

@@ -374,6 +374,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     pthread_mutex_destroy(&it->bad_lock);
     free(it->bad);
     pthread_mutex_destroy(&it->lock);
+    sqrl_source_unref(it->source);
     sqrl_plan_unref(it->plan);
     free(it);
 }

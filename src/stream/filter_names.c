@@ -106,8 +106,10 @@ int sqrl_filters_check(struct sqrl_iterator *it, const struct sqrl_schema *schem
         return SQRL_E_NO_MEMORY;
     it->filter_names->wants = wants;
     int code = SQRL_OK;
+    if (it->source != it->plan->source) /* names of all groups, for the message */
+        schema = NULL;
     if (!schema && sqrl_source_shards(it->source) <= MAX_SHARDS_LOOKED_AT)
-        code = sqrl_source_schema(it->source, &schema, err);
+        code = sqrl_source_schema(it->plan->source, &schema, err);
     if (schema && !schema->samples)
         schema = NULL;
     for (uint32_t f = 0; f < it->filters && !code; f++)

@@ -255,11 +255,10 @@ int sqrl_iterator_make(struct sqrl_plan *plan,
     it->refs = 1;
     it->generation = sqrl_fork_generation();
     it->plan = sqrl_plan_ref(plan);
-    it->source = plan->source;
     it->context = sqrl_source_context(plan->source);
     if (options && options->size >= sizeof *options)
         it->epoch = options->epoch;
-    it->shards = sqrl_source_shards(it->source);
+    it->shards = sqrl_source_shards(plan->source);
     it->window_bytes = SQRL_DEFAULT_WINDOW_BYTES;
     it->measure_want = SQRL_NO_NODE;
     it->block_estimate = FIRST_BLOCK_BYTES;
@@ -274,6 +273,8 @@ int sqrl_iterator_make(struct sqrl_plan *plan,
     it->filter_wants = sqrl_wants_new(err);
     int code =
         it->account && it->fetching && it->filter_wants ? SQRL_OK : SQRL_E_NO_MEMORY;
+    if (!code)
+        code = sqrl_plan_narrow(plan, &it->source, err);
     if (!code)
         code = open_parts(it, options, err);
     if (code)

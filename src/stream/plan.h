@@ -58,6 +58,10 @@ struct sqrl_plan {
     bool parking, unwanted;       /* it is being opened; it came too late */
 };
 
+/* The plan's source with the fields that it needs (plan_groups.c): a reference of the
+ * caller's. Shards and positions are the same, blocks and chunks need not be. */
+SQRL_CHECK int sqrl_plan_narrow(const struct sqrl_plan *plan, struct sqrl_source **out,
+                                struct sqrl_error *err);
 /* What one stage is, as in sqrl_plan_describe; free() it. NULL: no memory. */
 char *sqrl_plan_stage_text(const struct sqrl_plan *stage);
 /* A new stage behind `before`; NULL with an error. */

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#define SQRL_MAX_CHAIN 256u
+
 /* --- paths --- */
 
 int sqrl_path_parse(struct sqrl_path *path, const char *text, struct sqrl_error *err) {
@@ -141,7 +143,103 @@ const char *sqrl_projection_name(const struct sqrl_projection *p, size_t i, bool
     return to ? p->to[i] : p->path[i].text;
 }
 
+const struct sqrl_projection *sqrl_projection_before(const struct sqrl_projection *p) {
+    return p->before;
+}
+
 /* --- names alone --- */
+
+/* The names under which parts of a field go on. */
+struct alive {
+    char **name;
+    size_t count, capacity;
+};
+
+static int alive_add(struct alive *alive, const char *name, struct sqrl_error *err) {
+    if (alive->count == alive->capacity) {
+        size_t room = alive->capacity ? 2 * alive->capacity : 4;
+        char **grown = sqrl_realloc(alive->name, room * sizeof *grown, "names", err);
+        if (!grown)
+            return SQRL_E_NO_MEMORY;
+        alive->name = grown;
+        alive->capacity = room;
+    }
+    char *copy = sqrl_strdup(name, err);
+    if (!copy)
+        return SQRL_E_NO_MEMORY;
+    alive->name[alive->count++] = copy;
+    return SQRL_OK;
+}
+
+static void alive_reset(struct alive *alive) {
+    for (size_t i = 0; i < alive->count; i++)
+        free(alive->name[i]);
+    free(alive->name);
+    *alive = (struct alive){0};
+}
+
+/* One name through one stage. */
+static int alive_step(const struct sqrl_projection *p, const char *name, struct alive *to,
+                      struct sqrl_error *err) {
+    bool stays = p->stage != SQRL_NAMES_SELECT;
+    int code = SQRL_OK;
+    for (size_t i = 0; i < p->count && !code; i++) {
+        const char *path = p->path[i].text;
+        bool whole = sqrl_name_covers(path, name), part = sqrl_name_covers(name, path);
+        if (p->stage == SQRL_NAMES_SELECT) {
+            if (whole || part)
+                code = alive_add(to, whole ? name : path, err);
+        } else if (p->stage == SQRL_NAMES_DROP) {
+            stays = stays && !whole;
+        } else if (whole || part) {
+            char *now =
+                sqrl_format(err, "%s%s", p->to[i], whole ? name + strlen(path) : "");
+            code = now ? alive_add(to, now, err) : SQRL_E_NO_MEMORY;
+            free(now);
+            stays = stays && !whole;
+        }
+    }
+    return code || !stays ? code : alive_add(to, name, err);
+}
+
+static char *escape(const char *field, struct sqrl_error *err) {
+    char *out = sqrl_malloc(2 * strlen(field) + 1, "name", err), *to = out;
+    for (const char *s = field; out && *s; s++) {
+        if (*s == '.' || *s == '\\')
+            *to++ = '\\';
+        *to++ = *s;
+    }
+    if (out)
+        *to = 0;
+    return out;
+}
+
+int sqrl_projection_keeps(const struct sqrl_projection *projection, const char *field,
+                          bool *out, struct sqrl_error *err) {
+    const struct sqrl_projection *chain[SQRL_MAX_CHAIN];
+    struct alive alive = {0};
+    size_t stages = 0;
+    *out = true;
+    for (const struct sqrl_projection *p = projection; p; p = p->before) {
+        if (stages == SQRL_MAX_CHAIN)
+            return SQRL_OK; /* opening the plan says what is wrong */
+        chain[stages++] = p;
+    }
+    char *name = escape(field, err);
+    int code = name ? alive_add(&alive, name, err) : SQRL_E_NO_MEMORY;
+    free(name);
+    while (stages && !code) {
+        const struct sqrl_projection *p = chain[--stages];
+        struct alive to = {0};
+        for (size_t i = 0; i < alive.count && !code; i++)
+            code = alive_step(p, alive.name[i], &to, err);
+        alive_reset(&alive);
+        alive = to;
+    }
+    *out = code || alive.count > 0;
+    alive_reset(&alive);
+    return code;
+}
 
 /* What `name` was in front of one stage; NULL without an error when it can't be. */
 static char *name_before(const struct sqrl_projection *p, const char *name, bool *failed,
@@ -265,7 +363,7 @@ static int map_change(const struct sqrl_projection *p, struct sqrl_name_map *map
 
 int sqrl_projection_map(const struct sqrl_projection *projection,
                         struct sqrl_name_map *map, struct sqrl_error *err) {
-    const struct sqrl_projection *chain[256];
+    const struct sqrl_projection *chain[SQRL_MAX_CHAIN];
     size_t stages = 0;
     for (const struct sqrl_projection *p = projection; p; p = p->before) {
         if (stages == SQRL_COUNT_OF(chain))

@@ -46,6 +46,15 @@ size_t sqrl_projection_names(const struct sqrl_projection *projection,
 const char *sqrl_projection_name(const struct sqrl_projection *projection, size_t i,
                                  bool to);
 
+const struct sqrl_projection *
+sqrl_projection_before(const struct sqrl_projection *projection);
+
+/* Whether something of this field of the source comes out (a key of samples, not
+ * escaped): surely not, or perhaps. */
+SQRL_CHECK int sqrl_projection_keeps(const struct sqrl_projection *projection,
+                                     const char *field, bool *out,
+                                     struct sqrl_error *err);
+
 /* Which name of the source `name` was before these stages; *out is malloc'd, or NULL when
  * no sample can have it any more. `projection` may be NULL. */
 SQRL_CHECK int sqrl_projection_origin(const struct sqrl_projection *projection,

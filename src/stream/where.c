@@ -1,6 +1,7 @@
 /* where.c - a subset by an expression over index columns: no sample is read. */
 #include <stdlib.h>
 
+#include "driver/source.h"
 #include "sqrl/stream.h"
 #include "stream/expression.h"
 
@@ -115,11 +116,25 @@ static int test_shard(struct sqrl_source *source, uint64_t shard, uint64_t first
     return rc;
 }
 
+/* Of a source in groups only what has the columns. */
+static int narrow(struct sqrl_source *source, const struct sqrl_expression *expression,
+                  uint32_t count, struct sqrl_source **out, struct sqrl_error *err) {
+    const char **name = sqrl_calloc(count + 1, sizeof *name, "columns", err);
+    if (!name)
+        return SQRL_E_NO_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        name[i] = sqrl_expression_field(expression, i);
+    int rc = sqrl_source_narrow_to(source, name, count, out, err);
+    free(name);
+    return rc;
+}
+
 int sqrl_source_where(struct sqrl_source *source, const char *text,
                       struct sqrl_source **out, struct sqrl_error *err) {
     struct sqrl_expression *expression = NULL;
     struct columns columns = {0};
     struct sqrl_bytes positions = {0};
+    struct sqrl_source *read = NULL;
     uint64_t first = 0, samples;
     *out = NULL;
     int rc = sqrl_expression_parse(text, &expression, err);
@@ -127,14 +142,16 @@ int sqrl_source_where(struct sqrl_source *source, const char *text,
         rc = columns_new(expression, &columns, err);
     if (rc == SQRL_OK && !columns.count)
         rc = sqrl_error_set(err, SQRL_E_INVALID, "where: the expression names no field");
+    if (rc == SQRL_OK)
+        rc = narrow(source, expression, columns.count, &read, err);
     for (uint64_t i = 0; rc == SQRL_OK && i < sqrl_source_shards(source); i++) {
-        rc =
-            test_shard(source, i, first, expression, &columns, &samples, &positions, err);
+        rc = test_shard(read, i, first, expression, &columns, &samples, &positions, err);
         first += samples;
     }
     if (rc == SQRL_OK)
         rc = sqrl_source_subset(source, (const uint64_t *)(const void *)positions.data,
                                 positions.size / sizeof(uint64_t), out, err);
+    sqrl_source_unref(read);
     sqrl_bytes_reset(&positions);
     columns_reset(&columns);
     sqrl_expression_free(expression);

@@ -37,7 +37,7 @@ int sqrl_window_add(struct sqrl_window *window, struct sqrl_loaded *loaded,
         window->chunk_row = loaded->chunk_row + loaded->from;
     }
     window->block[window->count++] = loaded;
-    window->bytes += loaded->bytes_held;
+    window->bytes += loaded->bytes_held - (loaded->block ? loaded->block->added : 0);
     return SQRL_OK;
 }
 

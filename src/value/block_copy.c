@@ -3,6 +3,8 @@
  * MessagePack's values lie one behind the other: their bytes are copied in one piece and
  * the nodes' offsets moved by one distance. Where they lie apart (keys of idx at the
  * front of a block), each value's bytes are copied for themselves. */
+#include <stdlib.h>
+
 #include "sqrl/block.h"
 #include "value/value.h"
 
@@ -104,4 +106,153 @@ int sqrl_block_append_sample(struct sqrl_block *to, const struct sqrl_block *blo
     rebase(to, at, block->bytes->data, &extent, dense, begin);
     to->begin[to->count++] = at;
     return SQRL_OK;
+}
+
+/* --- joining --- */
+
+/* Nodes [from, to) go to the end of the tape; their bytes have moved by `delta`. */
+static void append_nodes(struct sqrl_tape *tape, const struct sqrl_node *nodes,
+                         uint32_t from, uint32_t to, uint64_t delta) {
+    struct sqrl_node *out = tape->nodes;
+    uint32_t at = tape->count, links = at - from; /* may wrap: the sum does not */
+    memcpy(out + at, nodes + from, (size_t)(to - from) * sizeof *nodes);
+    tape->count += to - from;
+    for (uint32_t i = at; i < tape->count; i = step(out, i)) {
+        if (out[i].type >= SQRL_ARRAY)
+            out[i].v.next = (uint32_t)out[i].v.next + links;
+        else if (delta && has_bytes(&out[i]))
+            out[i].v.offset += delta;
+    }
+}
+
+/* One row after another of a part's pieces. */
+struct cursor {
+    const struct sqrl_block_rows *piece;
+    const uint64_t *delta; /* of the piece's bytes */
+    uint32_t row;          /* within the piece */
+};
+
+static int no_map(struct sqrl_error *err, uint32_t row) {
+    return sqrl_error_set(err, SQRL_E_CORRUPT,
+                          "sample %u of the block is no map, so that no fields can be "
+                          "joined to it: the file was written by a faulty program",
+                          row);
+}
+
+static uint32_t rows_end(const struct sqrl_block_rows *rows) {
+    const struct sqrl_block *block = rows->block;
+    return sqrl_node_next(block->tape.nodes, block->begin[rows->from + rows->count - 1]);
+}
+
+/* Brings the bytes of all pieces together behind the block's own: delta[], and how many
+ * nodes there will be. */
+static int gather(struct sqrl_block *block, const struct sqrl_block_rows *rows,
+                  size_t count, uint64_t *delta, uint64_t *nodes,
+                  struct sqrl_error *err) {
+    *nodes = block->tape.count;
+    for (size_t i = 0; i < count; i++) {
+        const struct sqrl_block *from = rows[i].block;
+        uint32_t begin = from->begin[rows[i].from], end = rows_end(&rows[i]);
+        struct extent e = measure(from->tape.nodes, begin, end);
+        uint64_t span = e.high - e.low;
+        int rc = make_room(block, span, err);
+        if (rc)
+            return rc;
+        delta[i] = block->bytes->size - e.low;
+        memcpy(block->bytes->data + block->bytes->size, from->bytes->data + e.low, span);
+        block->bytes->size += span;
+        *nodes += end - begin;
+        if (rows[i].added)
+            block->added += span + (uint64_t)(end - begin) * sizeof(struct sqrl_node);
+    }
+    if (*nodes < UINT32_MAX)
+        return SQRL_OK;
+    return sqrl_error_set(err, SQRL_E_LIMIT, "a block of more than 2^32-2 values");
+}
+
+/* The children of the sample that the cursor stands at; the pairs are returned. */
+static int join_row(struct sqrl_tape *tape, struct cursor *c, uint32_t *pairs) {
+    if (c->row == c->piece->count) {
+        c->piece++;
+        c->delta++;
+        c->row = 0;
+    }
+    const struct sqrl_block *from = c->piece->block;
+    uint32_t map = from->begin[c->piece->from + c->row++];
+    const struct sqrl_node *nodes = from->tape.nodes;
+    if (nodes[map].type != SQRL_MAP)
+        return SQRL_E_CORRUPT;
+    append_nodes(tape, nodes, map + 1, (uint32_t)nodes[map].v.next, *c->delta);
+    *pairs += nodes[map].size;
+    return SQRL_OK;
+}
+
+/* Where each part's pieces begin: as many cursors as parts. */
+static size_t set_cursors(const struct sqrl_block *block,
+                          const struct sqrl_block_rows *rows, size_t count,
+                          const uint64_t *delta, struct cursor *cursor) {
+    size_t parts = 0;
+    uint32_t there = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (there == 0)
+            cursor[parts++] = (struct cursor){&rows[i], &delta[i], 0};
+        there += rows[i].count;
+        there = there == block->count ? 0 : there;
+    }
+    return parts;
+}
+
+static int join_rows(struct sqrl_block *to, const struct sqrl_block *block,
+                     struct cursor *cursor, size_t parts, struct sqrl_error *err) {
+    const struct sqrl_node *nodes = block->tape.nodes;
+    struct sqrl_tape *tape = &to->tape;
+    for (uint32_t row = 0; row < block->count; row++) {
+        uint32_t map = block->begin[row], at = tape->count, pairs;
+        if (nodes[map].type != SQRL_MAP)
+            return no_map(err, row);
+        tape->nodes[tape->count++] = nodes[map];
+        pairs = nodes[map].size;
+        append_nodes(tape, nodes, map + 1, (uint32_t)nodes[map].v.next, 0);
+        for (size_t p = 0; p < parts; p++)
+            if (join_row(tape, &cursor[p], &pairs))
+                return no_map(err, row);
+        tape->nodes[at].size = pairs;
+        tape->nodes[at].v.next = tape->count;
+        to->begin[row] = at;
+    }
+    return SQRL_OK;
+}
+
+int sqrl_block_join(struct sqrl_block *block, const struct sqrl_block_rows *rows,
+                    size_t count, struct sqrl_error *err) {
+    struct sqrl_block *shell = NULL; /* lends its tape and its list of samples */
+    uint64_t nodes = 0;
+    size_t room = count * (sizeof(struct cursor) + sizeof(uint64_t));
+    struct cursor *cursor = sqrl_malloc(room + 1, "parts of a block", err);
+    if (!cursor)
+        return SQRL_E_NO_MEMORY;
+    uint64_t *delta = (uint64_t *)(cursor + count);
+    int rc = gather(block, rows, count, delta, &nodes, err);
+    if (rc == SQRL_OK)
+        rc = sqrl_block_new(block->context, &shell, err);
+    if (rc == SQRL_OK)
+        rc = sqrl_tape_reserve(&shell->tape, (uint32_t)nodes, err);
+    if (rc == SQRL_OK)
+        rc = sqrl_block_reserve(shell, block->count, err);
+    if (rc == SQRL_OK) {
+        size_t parts = set_cursors(block, rows, count, delta, cursor);
+        rc = join_rows(shell, block, cursor, parts, err);
+    }
+    if (rc == SQRL_OK) {
+        struct sqrl_block old = *block;
+        block->tape = shell->tape;
+        block->begin = shell->begin;
+        block->begin_capacity = shell->begin_capacity;
+        shell->tape = old.tape;
+        shell->begin = old.begin;
+        shell->begin_capacity = old.begin_capacity;
+    }
+    sqrl_block_unref(shell);
+    free(cursor);
+    return rc;
 }

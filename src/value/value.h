@@ -143,4 +143,13 @@ bool sqrl_utf8_scalar(const uint8_t *p, size_t size, bool *ascii);
 SQRL_TARGET_AVX2 bool sqrl_utf8_avx2(const uint8_t *p, size_t size, bool *ascii);
 #endif
 
+/* --- msgpack_skip.c: MessagePack without a tape. False: no valid value there. --- */
+/* Moves *offset behind the value. */
+bool sqrl_msgpack_skip(const uint8_t *bytes, size_t size, size_t *offset);
+/* A map's head: its pairs, and *offset moves to the first key. */
+bool sqrl_msgpack_map(const uint8_t *bytes, size_t size, size_t *offset, uint32_t *pairs);
+/* The content of a string or binary. */
+bool sqrl_msgpack_text(const uint8_t *bytes, size_t size, size_t offset,
+                       const char **text, size_t *text_size);
+
 #endif

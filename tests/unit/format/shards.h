@@ -78,7 +78,7 @@ static inline int shard_write_open(struct sqrl_context *context,
     static const struct sqrl_settings none = {NULL, 0};
     void *writer = calloc(1, ops->writer_size);
     assert_non_null(writer);
-    struct sqrl_writer_args args = {context, file, settings ? settings : &none};
+    struct sqrl_writer_args args = {context, file, settings ? settings : &none, NULL};
     int rc = ops->create(writer, &args, err);
     for (uint32_t from = 0; rc == 0 && from < s->count; from += per_block) {
         uint32_t count = SQRL_MIN(per_block, s->count - from), begin[4096];
