@@ -325,7 +325,7 @@ static void print_info_json(struct sqrl_source *source, const struct sqrl_schema
                             bool sampled) {
     struct sqrl_bytes report = {0};
     char text[128];
-    cli_put_map(&report, 9);
+    cli_put_map(&report, sqrl_source_groups(source) ? 9 : 8);
     cli_put_text(&report, "url", sqrl_source_url(source));
     cli_put_text(&report, "driver", sqrl_source_driver(source));
     cli_put_number(&report, "shards", sqrl_source_shards(source));
@@ -339,7 +339,8 @@ static void print_info_json(struct sqrl_source *source, const struct sqrl_schema
         sqrl_field_type_text(&schema->fields[i], text, sizeof text);
         cli_put_text(&report, schema->fields[i].name, text);
     }
-    put_groups(&report, source);
+    if (sqrl_source_groups(source))
+        put_groups(&report, source);
     cli_print_json(&report, stdout);
     sqrl_bytes_reset(&report);
 }

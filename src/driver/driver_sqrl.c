@@ -202,8 +202,8 @@ static int add_files(const struct sqrl_driver_args *args, struct sqrl_shard_list
                                    .blocks = SQRL_UNKNOWN,
                                    .raw_bytes = SQRL_UNKNOWN};
         char *path = sqrl_path_join(args->path, listing.files[i].name, err);
-        rc = path ? check_whole(args, listing.files[i].name, path, err)
-                  : SQRL_E_NO_MEMORY;
+        rc =
+            path ? check_whole(args, listing.files[i].name, path, err) : SQRL_E_NO_MEMORY;
         if (rc == SQRL_OK)
             rc = sqrl_shard_list_add(out, path, &sqrl_format_native, &known, err);
         free(path);

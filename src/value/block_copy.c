@@ -147,27 +147,32 @@ static uint32_t rows_end(const struct sqrl_block_rows *rows) {
 /* Brings the bytes of all pieces together behind the block's own: delta[], and how many
  * nodes there will be. */
 static int gather(struct sqrl_block *block, const struct sqrl_block_rows *rows,
-                  size_t count, uint64_t *delta, uint64_t *nodes,
+                  size_t count, struct extent *extent, uint64_t *delta, uint64_t *nodes,
                   struct sqrl_error *err) {
+    uint64_t more = 0;
     *nodes = block->tape.count;
     for (size_t i = 0; i < count; i++) {
         const struct sqrl_block *from = rows[i].block;
         uint32_t begin = from->begin[rows[i].from], end = rows_end(&rows[i]);
-        struct extent e = measure(from->tape.nodes, begin, end);
-        uint64_t span = e.high - e.low;
-        int rc = make_room(block, span, err);
-        if (rc)
-            return rc;
-        delta[i] = block->bytes->size - e.low;
-        memcpy(block->bytes->data + block->bytes->size, from->bytes->data + e.low, span);
-        block->bytes->size += span;
+        extent[i] = measure(from->tape.nodes, begin, end);
+        uint64_t span = extent[i].high - extent[i].low;
+        more += span;
         *nodes += end - begin;
         if (rows[i].added)
             block->added += span + (uint64_t)(end - begin) * sizeof(struct sqrl_node);
     }
-    if (*nodes < UINT32_MAX)
-        return SQRL_OK;
-    return sqrl_error_set(err, SQRL_E_LIMIT, "a block of more than 2^32-2 values");
+    if (*nodes >= UINT32_MAX)
+        return sqrl_error_set(err, SQRL_E_LIMIT, "a block of more than 2^32-2 values");
+    int rc = make_room(block, more, err);
+    for (size_t i = 0; rc == SQRL_OK && i < count; i++) {
+        uint64_t span = extent[i].high - extent[i].low;
+        struct sqrl_buffer *to = block->bytes;
+        delta[i] = to->size - extent[i].low;
+        if (span)
+            memcpy(to->data + to->size, rows[i].block->bytes->data + extent[i].low, span);
+        to->size += span;
+    }
+    return rc;
 }
 
 /* The children of the sample that the cursor stands at; the pairs are returned. */
@@ -227,12 +232,13 @@ int sqrl_block_join(struct sqrl_block *block, const struct sqrl_block_rows *rows
                     size_t count, struct sqrl_error *err) {
     struct sqrl_block *shell = NULL; /* lends its tape and its list of samples */
     uint64_t nodes = 0;
-    size_t room = count * (sizeof(struct cursor) + sizeof(uint64_t));
-    struct cursor *cursor = sqrl_malloc(room + 1, "parts of a block", err);
+    size_t each = sizeof(struct cursor) + sizeof(struct extent) + sizeof(uint64_t);
+    struct cursor *cursor = sqrl_malloc(count * each + 1, "parts of a block", err);
     if (!cursor)
         return SQRL_E_NO_MEMORY;
-    uint64_t *delta = (uint64_t *)(cursor + count);
-    int rc = gather(block, rows, count, delta, &nodes, err);
+    struct extent *extent = (struct extent *)(cursor + count);
+    uint64_t *delta = (uint64_t *)(extent + count);
+    int rc = gather(block, rows, count, extent, delta, &nodes, err);
     if (rc == SQRL_OK)
         rc = sqrl_block_new(block->context, &shell, err);
     if (rc == SQRL_OK)
