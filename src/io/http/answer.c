@@ -229,9 +229,10 @@ int sqrl_flaw_error(const struct sqrl_attempt *a, struct sqrl_error *err) {
                               encoding ? encoding : "");
     case SQRL_FLAW_CHANGED:
         return sqrl_error_set(err, SQRL_E_STATE,
-                              "the file changed while it was read (ETag %.60s, it was "
-                              "%.60s): open it again",
-                              etag ? etag : "none", r->etag ? r->etag : "none");
+                              "the file changed while it was read (%.60s, ETag %.60s; it "
+                              "had %" PRIu64 " bytes, ETag %.60s): open it again",
+                              range ? range : "no range", etag ? etag : "none", r->total,
+                              r->etag ? r->etag : "none");
     case SQRL_FLAW_LIMIT:
         return sqrl_error_set(err, SQRL_E_LIMIT, "the answer is larger than %zu bytes",
                               r->max_body ? r->max_body : MAX_BODY);

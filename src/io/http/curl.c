@@ -29,17 +29,14 @@
 
 /* --- the library --- */
 
+/* clang-format off */
 #define CURL_FUNCTIONS(X)                                                                \
-    X(global_init)                                                                       \
-    X(easy_init)                                                                         \
-    X(easy_cleanup)                                                                      \
-    X(easy_reset)                                                                        \
-    X(easy_setopt)                                                                       \
-    X(easy_getinfo)                                                                      \
-    X(easy_strerror) X(multi_init) X(multi_cleanup) X(multi_setopt) X(multi_add_handle)  \
-        X(multi_remove_handle) X(multi_perform) X(multi_info_read) X(multi_poll)         \
-            X(multi_wakeup) X(slist_append) X(slist_free_all) X(getdate) X(url)          \
-                X(url_cleanup) X(url_get) X(url_set) X(free) X(version_info)
+    X(global_init) X(easy_init) X(easy_cleanup) X(easy_reset) X(easy_setopt)             \
+    X(easy_getinfo) X(easy_strerror) X(multi_init) X(multi_cleanup) X(multi_setopt)      \
+    X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_info_read)       \
+    X(multi_poll) X(multi_wakeup) X(slist_append) X(slist_free_all) X(getdate) X(url)    \
+    X(url_cleanup) X(url_get) X(url_set) X(free) X(version_info)
+/* clang-format on */
 
 #define POINTER(name) __typeof__(curl_##name) *name;
 static struct {

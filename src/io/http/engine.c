@@ -246,14 +246,22 @@ static void end_waiting(struct sqrl_http *http, struct sqrl_transfer *t,
     hand_back(http, t);
 }
 
+/* With the lock held, as the next one. */
+static struct sqrl_lane *find_lane(struct sqrl_http *http,
+                                   const struct sqrl_origin *origin) {
+    struct sqrl_lane *lane = http->lanes;
+    while (lane &&
+           (lane->origin.tls != origin->tls || lane->origin.port != origin->port ||
+            strcmp(lane->origin.host, origin->host) != 0))
+        lane = lane->next;
+    return lane;
+}
+
 static struct sqrl_lane *lane_of(struct sqrl_http *http, const char *url) {
     struct sqrl_origin origin;
     if (!sqrl_curl_origin(url, &origin))
         return NULL;
-    struct sqrl_lane *lane = http->lanes;
-    while (lane && (lane->origin.tls != origin.tls || lane->origin.port != origin.port ||
-                    strcmp(lane->origin.host, origin.host) != 0))
-        lane = lane->next;
+    struct sqrl_lane *lane = find_lane(http, &origin);
     if (lane || !(lane = sqrl_calloc(1, sizeof *lane, "a host", NULL))) {
         free(origin.host);
         return lane;
@@ -331,7 +339,7 @@ static bool stalled(struct sqrl_transfer *t, uint64_t now) {
     uint64_t moved = t->got + t->sent;
     if (now - t->watch_ns < t->stall_ns)
         return false;
-    bool slow = moved - t->watch_got < t->stall_ns / SECOND * SLOW_BYTES_PER_SECOND ||
+    bool slow = moved - t->watch_got < t->stall_ns / MS * SLOW_BYTES_PER_SECOND / 1000 ||
                 moved == t->watch_got;
     t->watch_ns = now;
     t->watch_got = moved;
@@ -611,14 +619,18 @@ struct sqrl_transfer *sqrl_http_next_done(struct sqrl_http *http,
     return done;
 }
 
-struct sqrl_lane_view sqrl_http_lane(struct sqrl_http *http,
-                                     const struct sqrl_transfer *t) {
+struct sqrl_lane_view sqrl_http_lane(struct sqrl_http *http, const char *url) {
     struct sqrl_lane_view view = {0};
+    struct sqrl_origin origin;
+    if (!sqrl_curl_origin(url, &origin))
+        return view;
     pthread_mutex_lock(&http->lock);
-    if (t->lane)
-        view = (struct sqrl_lane_view){t->lane->first_byte_ns, t->lane->mebibyte_ns,
-                                       t->lane->proven};
+    const struct sqrl_lane *lane = find_lane(http, &origin);
+    if (lane)
+        view =
+            (struct sqrl_lane_view){lane->first_byte_ns, lane->mebibyte_ns, lane->proven};
     pthread_mutex_unlock(&http->lock);
+    free(origin.host);
     return view;
 }
 

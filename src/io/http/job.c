@@ -9,7 +9,11 @@
 #define SECOND (1000 * MS)
 #define DEADLINE_NS (60 * SECOND)
 #define STALL_NS (10 * SECOND)
-#define FIRST_STALL_NS (2500 * MS) /* then twice as long, up to the policy's */
+/* A first attempt is taken for stalled after FIRST_STALL_NS, sooner where answers usually
+ * come much sooner; each further one has twice as long, up to the policy's time. */
+#define FIRST_STALL_NS (2500 * MS)
+#define LEAST_STALL_NS (750 * MS)
+#define STALL_FACTOR 20u
 #define BYTES_PER_EXTRA_SECOND UINT64_C(32768)
 #define ATTEMPTS 8u
 #define UNPROVEN_ATTEMPTS 4u /* to a host that has never answered */
@@ -120,10 +124,13 @@ static uint64_t time_left(const struct sqrl_job *job) {
 
 static uint64_t stall_of(const struct sqrl_job *job) {
     const struct sqrl_http_policy *p = policy_of(job);
-    uint64_t most = p->stall_ns ? p->stall_ns : STALL_NS;
+    uint64_t most = p->stall_ns ? p->stall_ns : STALL_NS, first = FIRST_STALL_NS;
     if (!is_get(job)) /* a server may take its time for what it has to do */
         return most;
-    return SQRL_MIN(FIRST_STALL_NS << SQRL_MIN(job->tries, 8u), most);
+    uint64_t usual = sqrl_http_lane(job->http, url_of(job)).first_byte_ns;
+    if (usual > 0)
+        first = SQRL_MIN(SQRL_MAX(STALL_FACTOR * usual, LEAST_STALL_NS), first);
+    return SQRL_MIN(first << SQRL_MIN(job->tries, 8u), most);
 }
 
 static int late(const struct sqrl_job *job, struct sqrl_error *err) {
@@ -289,7 +296,7 @@ static int failed(struct sqrl_job *job, const struct sqrl_transfer *t,
         err->retryable = repeat || t->end == SQRL_NET_LATE;
     if (!repeat || !(safe(job) || unsent))
         return rc;
-    bool proven = sqrl_http_lane(job->http, t).proven;
+    bool proven = sqrl_http_lane(job->http, url_of(job)).proven;
     return again(job, rc,
                  unsent && !proven ? SQRL_MIN(UNPROVEN_ATTEMPTS, attempts_of(job))
                                    : attempts_of(job),
@@ -469,7 +476,7 @@ bool sqrl_job_slow(const struct sqrl_job *job, uint64_t now) {
     if (job->request->size == 0 || !is_get(job) || !a->live || job->attempts[1].live ||
         started == 0)
         return false;
-    struct sqrl_lane_view lane = sqrl_http_lane(job->http, &a->transfer);
+    struct sqrl_lane_view lane = sqrl_http_lane(job->http, url_of(job));
     if (!lane.first_byte_ns || !lane.mebibyte_ns)
         return false;
     double size = (double)(job->request->size - a->from) / (1 << 20);

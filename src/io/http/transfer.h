@@ -84,13 +84,12 @@ struct sqrl_transfer *sqrl_http_next_done(struct sqrl_http *http,
                                           uint64_t until_ns);
 /* pthread_cond_destroy(&waiter->any) ends it, when no transfer is under way. */
 void sqrl_http_waiter_init(struct sqrl_http_waiter *waiter);
-/* What is usual at a transfer's host, 0 while nothing is known. */
+/* What is usual at a URL's host, 0 while nothing is known. */
 struct sqrl_lane_view {
     uint64_t first_byte_ns, mebibyte_ns; /* until the first byte, and for each MiB more */
     bool proven;                         /* an answer has come from there */
 };
-struct sqrl_lane_view sqrl_http_lane(struct sqrl_http *http,
-                                     const struct sqrl_transfer *transfer);
+struct sqrl_lane_view sqrl_http_lane(struct sqrl_http *http, const char *url);
 /* The host asks for fewer requests. */
 void sqrl_http_slow_down(struct sqrl_http *http, const struct sqrl_transfer *transfer);
 /* One hedge more, unless they would be 2 % of all requests then. */
