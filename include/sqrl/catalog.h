@@ -39,6 +39,9 @@ struct sqrl_catalog;
  * source_combiner's arguments hold it) is a MessagePack extension of this type; its
  * content is the MessagePack array [name, version]. */
 #define SQRL_CATALOG_KEY_EXT 1
+/* A date or a time, as YAML has it unquoted (2024-01-31, 2024-01-31 12:00:00+02:00): an
+ * extension of this type; its content is the text. */
+#define SQRL_CATALOG_TIME_EXT 2
 
 /* One version of one source. kwargs and metadata are tapes of a map each: node 0 is the
  * root, all nodes point into `bytes`. The same two maps stand in `bytes` as MessagePack,

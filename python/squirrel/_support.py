@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 CATALOG_KEY_EXT = 1  # SQRL_CATALOG_KEY_EXT
+CATALOG_TIME_EXT = 2  # SQRL_CATALOG_TIME_EXT
 
 make_column = Column._of_slot
 make_batch = Batch._of_slot
@@ -83,7 +84,33 @@ def make_catalog_key(code: int, data: bytes) -> Any:
     from squirrel import _native
     from squirrel.catalog import CatalogKey
 
+    if code == CATALOG_TIME_EXT:
+        return _time_of(data.decode())
     return CatalogKey(*_native.decode(data)) if code == CATALOG_KEY_EXT else make_ext(code, data)
+
+
+TIME = (
+    r"(\d{4})-(\d\d?)-(\d\d?)(?:[Tt]|[ \t]+)(\d\d?):(\d\d):(\d\d)(?:\.(\d{0,6}))?"
+    r"[ \t]*(?:(Z)|([-+])(\d\d?)(?::(\d\d))?)?"
+)
+
+
+def _time_of(text: str) -> Any:
+    """A date or time as YAML writes it."""
+    import re
+    from datetime import date, datetime, timedelta, timezone
+
+    if len(text) == 10:
+        return date.fromisoformat(text)
+    found = re.fullmatch(TIME, text)
+    if found is None:
+        raise ValueError(f"no date or time: {text!r}")
+    *numbers, fraction, utc, sign, hours, minutes = found.groups()
+    offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+    zone = timezone(-offset if sign == "-" else offset) if utc or sign else None
+    year, month, day, hour, minute, second = map(int, numbers)
+    micros = int((fraction or "").ljust(6, "0"))
+    return datetime(year, month, day, hour, minute, second, micros, zone)
 
 
 def split_catalog_key(value: Any) -> tuple[int, bytes] | None:
@@ -93,6 +120,10 @@ def split_catalog_key(value: Any) -> tuple[int, bytes] | None:
 
     if isinstance(value, CatalogKey):
         return CATALOG_KEY_EXT, _native.encode([value.identifier, value.version])
+    datetime = sys.modules.get("datetime")
+    if datetime is not None and isinstance(value, datetime.date):
+        exact = isinstance(value, datetime.datetime)
+        return CATALOG_TIME_EXT, (value.isoformat(" ") if exact else value.isoformat()).encode()
     return split_ext(value)
 
 

@@ -54,15 +54,21 @@ static void reset_arguments(struct arguments *arguments) {
     free(arguments->url);
 }
 
-/* A text is itself; other scalars as JSON writes them: true, 3, 0.5. */
+static bool is_time(const struct sqrl_node *n) {
+    return n->type == SQRL_EXT && n->aux == SQRL_CATALOG_TIME_EXT + 128;
+}
+
+/* A text is itself, and a date as it is written; other scalars as JSON writes them: true,
+ * 3, 0.5. */
 static char *scalar_text(const struct sqrl_catalog_source *source, uint32_t node,
                          struct sqrl_error *err) {
     const struct sqrl_node *n = &source->kwargs[node];
-    if (n->type == SQRL_STRING && memchr(source->bytes + n->v.offset, 0, n->size)) {
+    bool text_like = n->type == SQRL_STRING || is_time(n);
+    if (text_like && memchr(source->bytes + n->v.offset, 0, n->size)) {
         sqrl_error_set(err, SQRL_E_UNSUPPORTED, "an argument has a NUL in it");
         return NULL;
     }
-    if (n->type == SQRL_STRING)
+    if (text_like)
         return sqrl_format(err, "%.*s", (int)n->size,
                            (const char *)source->bytes + n->v.offset);
     struct sqrl_bytes json = {0};
@@ -88,7 +94,7 @@ static int add_argument(const struct sqrl_catalog_source *source, uint32_t key,
     int code = name ? SQRL_OK : SQRL_E_NO_MEMORY;
     if (!code && is_ignored(name, value))
         goto done;
-    if (!code && value->type > SQRL_STRING)
+    if (!code && value->type > SQRL_STRING && !is_time(value))
         code = sqrl_error_set(err, SQRL_E_UNSUPPORTED,
                               "the argument \"%.60s\" is no text, number or boolean; the "
                               "library's drivers take no others",

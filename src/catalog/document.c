@@ -97,7 +97,8 @@ static int read_text(const struct sqrl_yaml *yaml, uint32_t source, uint32_t nod
                                what);
     const struct sqrl_node *n = &yaml->tape.nodes[node];
     const char *text = (const char *)yaml->text.data + n->v.offset;
-    if (n->type != SQRL_STRING || !n->size || memchr(text, 0, n->size))
+    bool time = n->type == SQRL_EXT && n->aux == SQRL_CATALOG_TIME_EXT + 128;
+    if ((n->type != SQRL_STRING && !time) || !n->size || memchr(text, 0, n->size))
         return sqrl_yaml_error(yaml, node, err, SQRL_E_CORRUPT,
                                "%s is not a text; quote it where it looks like a number",
                                what);

@@ -9,10 +9,11 @@
 #include "sqrl/catalog.h"
 
 #define KEY_TAG "!CatalogKey"
+#define TIME_TAG "!Time"
 
-static bool is_tag(const struct sqrl_node *n, const uint8_t *bytes) {
-    return n->type == SQRL_STRING && n->size == strlen(KEY_TAG) &&
-           memcmp(bytes + n->v.offset, KEY_TAG, n->size) == 0;
+static bool is_tag(const struct sqrl_node *n, const uint8_t *bytes, const char *tag) {
+    return n->type == SQRL_STRING && n->size == strlen(tag) &&
+           memcmp(bytes + n->v.offset, tag, n->size) == 0;
 }
 
 /* --- writing --- */
@@ -59,10 +60,11 @@ static uint32_t *sorted_keys(struct writer *w, uint32_t map) {
 
 static int write_map(struct writer *w, uint32_t map) {
     const struct sqrl_node *n = &w->nodes[map];
-    if (n->size == 1 && is_tag(n + 1, w->bytes))
+    if (n->size == 1 &&
+        (is_tag(n + 1, w->bytes, KEY_TAG) || is_tag(n + 1, w->bytes, TIME_TAG)))
         return sqrl_error_set(w->err, SQRL_E_UNSUPPORTED,
-                              "a map with the one key " KEY_TAG
-                              " would be read as a catalog key");
+                              "a map with the one key " KEY_TAG " or " TIME_TAG
+                              " would be read as a catalog key or a time");
     uint32_t *keys = sorted_keys(w, map);
     if (!keys)
         return w->err && w->err->code ? (int)w->err->code : SQRL_E_NO_MEMORY;
@@ -108,6 +110,15 @@ static int write_key(struct writer *w, const struct sqrl_node *ext) {
     return code;
 }
 
+static int write_time(struct writer *w, const struct sqrl_node *n) {
+    char time[SQRL_CATALOG_TIME_BYTES], text[SQRL_CATALOG_TIME_BYTES + 24];
+    if (!sqrl_catalog_time((const char *)w->bytes + n->v.offset, n->size, time))
+        return sqrl_error_set(w->err, SQRL_E_UNSUPPORTED,
+                              "a date or time that YAML does not know");
+    snprintf(text, sizeof text, "{\"" TIME_TAG "\":\"%s\"}", time);
+    return put(w, text);
+}
+
 /* No deeper than SQRL_CATALOG_MAX_DEPTH: a catalog holds nothing deeper. */
 static int write_node(struct writer *w, uint32_t node) {
     const struct sqrl_node *n = &w->nodes[node];
@@ -117,6 +128,8 @@ static int write_node(struct writer *w, uint32_t node) {
         return write_list(w, node);
     if (n->type == SQRL_EXT && n->aux == SQRL_CATALOG_KEY_EXT + 128)
         return write_key(w, n);
+    if (n->type == SQRL_EXT && n->aux == SQRL_CATALOG_TIME_EXT + 128)
+        return write_time(w, n);
     if (n->type <= SQRL_STRING)
         return sqrl_json_encode(w->out, w->nodes, node, w->bytes, w->err);
     return sqrl_error_set(w->err, SQRL_E_UNSUPPORTED,
@@ -152,10 +165,23 @@ static int check_keys(const struct sqrl_yaml *doc, struct sqrl_error *err) {
     return SQRL_OK;
 }
 
-/* Node i is {"!CatalogKey": [name, version]}. */
-static bool is_key(const struct sqrl_yaml *doc, uint32_t i) {
+/* Node i is {"!CatalogKey": [name, version]}, or {"!Time": text}. */
+static bool is_key(const struct sqrl_yaml *doc, uint32_t i, const char *tag) {
     const struct sqrl_node *n = &doc->tape.nodes[i];
-    return n->type == SQRL_MAP && n->size == 1 && is_tag(n + 1, doc->text.data);
+    return n->type == SQRL_MAP && n->size == 1 && is_tag(n + 1, doc->text.data, tag);
+}
+
+static int fold_time(struct sqrl_yaml *doc, uint32_t i, struct sqrl_node *ext,
+                     struct sqrl_error *err) {
+    char text[SQRL_CATALOG_TIME_BYTES];
+    *ext = doc->tape.nodes[i + 2];
+    if (ext->type != SQRL_STRING ||
+        !sqrl_catalog_time((const char *)doc->text.data + ext->v.offset, ext->size, text))
+        return sqrl_error_set(err, SQRL_E_CORRUPT,
+                              "a " TIME_TAG " is a date or time: \"2024-01-31\"");
+    ext->type = SQRL_EXT;
+    ext->aux = SQRL_CATALOG_TIME_EXT + 128;
+    return SQRL_OK;
 }
 
 /* The EXT node in place of node i; the MessagePack of its list goes behind the text. */
@@ -188,9 +214,10 @@ static int fold_keys(struct sqrl_yaml *doc, struct sqrl_error *err) {
     for (uint32_t i = 0; i < count && !code;) {
         struct sqrl_node node = tape->nodes[i];
         uint32_t next = i + 1;
-        if (is_key(doc, i)) {
+        bool time = is_key(doc, i, TIME_TAG);
+        if (time || is_key(doc, i, KEY_TAG)) {
             next = (uint32_t)node.v.next;
-            code = fold_key(doc, i, &node, err);
+            code = (time ? fold_time : fold_key)(doc, i, &node, err);
         }
         for (uint32_t k = i; k < next; k++)
             place[k] = to;

@@ -4,6 +4,7 @@
 
 #include "catalog/catalog.h"
 #include "catalog/scalar.h"
+#include "catalog/yaml.h"
 
 enum { MAX_VALUE_BYTES = 64 << 20 };
 
@@ -148,9 +149,26 @@ static bool same_encoded(struct tree a, uint32_t i, struct tree b, uint32_t k) {
     return equal;
 }
 
+static bool is_time(const struct sqrl_node *n) {
+    return n->type == SQRL_EXT && n->aux == SQRL_CATALOG_TIME_EXT + 128;
+}
+
+/* However they are written; what is no time is compared as it is. */
+static bool same_time(struct tree a, uint32_t i, struct tree b, uint32_t k) {
+    char first[SQRL_CATALOG_TIME_BYTES], second[SQRL_CATALOG_TIME_BYTES];
+    const struct sqrl_node *x = &a.nodes[i], *y = &b.nodes[k];
+    size_t n = sqrl_catalog_time((const char *)a.bytes + x->v.offset, x->size, first);
+    size_t m = sqrl_catalog_time((const char *)b.bytes + y->v.offset, y->size, second);
+    if (!n || !m)
+        return sqrl_scalar_same(a.nodes, i, a.bytes, b.nodes, k, b.bytes);
+    return n == m && memcmp(first, second, n) == 0;
+}
+
 /* No deeper than SQRL_CATALOG_MAX_DEPTH. */
 static bool same(struct tree a, uint32_t i, struct tree b, uint32_t k) {
     const struct sqrl_node *x = &a.nodes[i], *y = &b.nodes[k];
+    if (is_time(x) && is_time(y))
+        return same_time(a, i, b, k);
     if (x->type < SQRL_ARRAY || y->type < SQRL_ARRAY)
         return sqrl_scalar_same(a.nodes, i, a.bytes, b.nodes, k, b.bytes);
     if (x->type != y->type || x->size != y->size)

@@ -43,10 +43,15 @@ int sqrl_yaml_error(const struct sqrl_yaml *yaml, uint32_t node, struct sqrl_err
                     int code, const char *format, ...) SQRL_PRINTF(5, 6);
 
 /* A plain (unquoted) scalar's meaning: fills `node` with NULL, BOOL, INT, UINT or FLOAT,
- * or with STRING (v and flags unset) where it is just a text. An integer beyond 64 bits
- * is SQRL_E_LIMIT. */
+ * or with STRING (v and flags unset) where it is just a text, EXT (v unset) where that is
+ * a date or time. An integer beyond 64 bits is SQRL_E_LIMIT. */
 SQRL_CHECK int sqrl_yaml_resolve(const char *text, size_t size, struct sqrl_node *node,
                                  struct sqrl_error *err);
+
+/* A date or time in its one form, 2024-01-31 or 2024-01-31 12:00:00.500000+02:00, into
+ * `out` of SQRL_CATALOG_TIME_BYTES; its size. 0: the text is none. */
+enum { SQRL_CATALOG_TIME_BYTES = 48 };
+size_t sqrl_catalog_time(const char *text, size_t size, char *out);
 
 /* Appends a value in block style as it stands behind "key:" at `indent` spaces, the
  * newline included: " 3\n", or "\n" and the lines of a map or sequence. */

@@ -333,9 +333,14 @@ static int on_scalar(struct reader *r) {
                     "merge keys (<<) are not allowed; write the keys out");
     if (plain && (code = sqrl_yaml_resolve(text, size, &node, r->err)))
         return fail_here(r, code);
+    bool time = node.type == SQRL_EXT;
     code = reserve(r, 1);
-    if (code == SQRL_OK && node.type == SQRL_STRING)
+    if (code == SQRL_OK && (time || node.type == SQRL_STRING))
         code = put_text(r, &node);
+    if (time && !wants_key(r)) { /* keys are texts */
+        node.type = SQRL_EXT;
+        node.aux = SQRL_CATALOG_TIME_EXT + 128;
+    }
     if (code == SQRL_OK)
         code = begin_anchor(r, r->event.data.scalar.anchor, push(r, node), &anchor);
     if (code)

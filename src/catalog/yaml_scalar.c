@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "catalog/yaml.h"
+#include "sqrl/catalog.h"
 
 enum { MAX_NUMBER_BYTES = 400 };
 
@@ -172,7 +173,13 @@ int sqrl_yaml_resolve(const char *text, size_t size, struct sqrl_node *node,
         if (code == SQRL_OK && !found)
             code = read_float(text, size, node, &found, err);
     }
-    if (!found)
-        *node = (struct sqrl_node){.type = SQRL_STRING, .size = (uint32_t)size};
+    char time[SQRL_CATALOG_TIME_BYTES];
+    if (found)
+        return code;
+    *node = (struct sqrl_node){.type = SQRL_STRING, .size = (uint32_t)size};
+    if (is_digit(*text) && sqrl_catalog_time(text, size, time)) {
+        node->type = SQRL_EXT;
+        node->aux = SQRL_CATALOG_TIME_EXT + 128;
+    }
     return code;
 }

@@ -179,6 +179,14 @@ static int put_key(struct writer *w, const struct sqrl_node *n) {
     return code;
 }
 
+static int put_time(struct writer *w, const struct sqrl_node *n) {
+    char text[SQRL_CATALOG_TIME_BYTES];
+    size_t size = sqrl_catalog_time((const char *)w->bytes + n->v.offset, n->size, text);
+    return size ? sqrl_bytes_append(w->out, text, size, w->err)
+                : sqrl_error_set(w->err, SQRL_E_UNSUPPORTED,
+                                 "a date or time that YAML does not know");
+}
+
 static int put_scalar(struct writer *w, const struct sqrl_node *n) {
     char number[32];
     switch (n->type) {
@@ -204,6 +212,8 @@ static int put_scalar(struct writer *w, const struct sqrl_node *n) {
     case SQRL_EXT:
         if (n->aux == SQRL_CATALOG_KEY_EXT + 128)
             return put_key(w, n);
+        if (n->aux == SQRL_CATALOG_TIME_EXT + 128)
+            return put_time(w, n);
         break;
     default:
         break;

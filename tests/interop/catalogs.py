@@ -1,5 +1,7 @@
 """The sources that both sides put into a catalog: (name, version, driver, arguments, metadata)."""
 
+from datetime import date, datetime, timedelta, timezone
+
 from squirrel.catalog import CatalogKey
 
 # squirrel-core writes an anchor, &id001, and aliases where sources share a dict or a list.
@@ -38,5 +40,11 @@ SOURCES = [
     ("keys", 1, "x", {"nested": {1: "int", 2.5: "float", True: "true", None: "null", "": "empty", "x" * 200: "long"}},
      {"a: b": 1, "? q": 2, "- d": 3, "#": 4, "": 5, "é": 6, "yes": 7, "3": 8}),
     ("containers", 1, "x", {"empty": [{}, [], [[]], [{}], {"a": {}, "b": []}]}, {"deep": DEEP}),
+    ("times", 1, "x", {"day": date(2024, 1, 2), "in a list": [date(1, 1, 1), {"end": date(9999, 12, 31)}]}, {
+        "plain": datetime(2024, 1, 2, 3, 4, 5), "exact": datetime(2024, 1, 2, 3, 4, 5, 60),
+        "utc": datetime(2024, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+        "far": datetime(2024, 1, 2, 3, 4, 5, 6000, timezone(-timedelta(hours=3, minutes=30))),
+        "text": "2024-01-02", "text too": "2024-01-02 03:04:05",
+    }),
     ("last", 9, "parquet", {}, {}),
 ]

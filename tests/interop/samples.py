@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from datetime import datetime
 
 import numpy as np
 
@@ -167,6 +168,9 @@ def difference(mine: object, theirs: object, where: str = "sample") -> str | Non
             return f"{where}: lengths {len(mine)} and {len(theirs)}"
         pairs = ((f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(mine, theirs)))
         return next(filter(None, (difference(a, b, at) for at, a, b in pairs)), None)
+    if isinstance(mine, datetime) and isinstance(theirs, datetime):  # ruamel.yaml has a class of its own
+        same = mine == theirs and mine.utcoffset() == theirs.utcoffset()
+        return None if same else f"{where}: {mine!r} and {theirs!r}"
     if type(mine) is not type(theirs):
         return f"{where}: {type(mine).__name__} and {type(theirs).__name__}"
     if isinstance(mine, dict):

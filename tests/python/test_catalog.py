@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import pickle
 import subprocess
@@ -371,3 +372,33 @@ HEAD = "!YamlCatalog\nversion: 0.20.2\nsources:\n"
 def _yaml(name: str, version: int) -> str:
     return HEAD + (f"- !YamlSource\n  identifier: {name}\n  driver_name: jsonl\n  version: {version}\n"
                    f"  metadata:\n    v: {version}\n")
+
+
+def test_dates_and_times(tmp_path: Path) -> None:
+    """What squirrel-core writes for them; read back equal, and equal however they are written."""
+    day, time = datetime.date(2024, 1, 31), datetime.datetime(2024, 1, 31, 12, 0, 0, 500)
+    there = datetime.datetime(2024, 1, 31, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))
+    catalog = Catalog()
+    catalog["a"] = Source("csv", {"from": day, "list": [time]}, {"there": there, "text": "2024-01-31"})
+    text = catalog.to_str()
+    for line in ("from: 2024-01-31\n", "- 2024-01-31 12:00:00.000500\n", "there: 2024-01-31 12:00:00-05:00\n",
+                 "text: '2024-01-31'\n"):
+        assert line in text or line.replace("'", '"') in text
+    catalog.to_file(tmp_path / "c.json")
+    assert '{"!Time":"2024-01-31"}' in (tmp_path / "c.json").read_text()
+    for again in (catalog.copy(), Catalog.from_str(text), Catalog.from_files([tmp_path / "c.json"])):
+        source = again["a"]
+        assert source.driver_kwargs == {"from": day, "list": [time]}
+        assert type(source.driver_kwargs["from"]) is datetime.date
+        assert source.metadata == {"there": there, "text": "2024-01-31"} and again == catalog
+        assert source.metadata["there"].utcoffset() == datetime.timedelta(hours=-5)
+    odd = text.replace("2024-01-31 12:00:00-05:00", "2024-1-31t12:00:00.0 -5")
+    assert odd != text and Catalog.from_str(odd) == catalog and Catalog.from_str(odd)["a"].metadata["there"] == there
+    assert Catalog.from_str(odd).to_json() == catalog.to_json()
+    assert Catalog.from_str(text.replace("from: 2024-01-31", "from: 2024-01-30")) != catalog
+    catalog["a"].metadata["there"] = there.replace(tzinfo=datetime.timezone(datetime.timedelta(seconds=1)))
+    with pytest.raises(squirrel.UnsupportedError, match="date or time"):
+        catalog.to_str()
+    catalog["a"].metadata["there"] = datetime.time(1, 2)  # squirrel-core refuses it, too
+    with pytest.raises(squirrel.Error, match="time"):
+        catalog.to_str()

@@ -245,7 +245,8 @@ def test_drivers_of_packages_open_sources(run) -> None:
 
 def test_open_finds_what_packages_offer(run, tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_text('{"n": 1}\n')
-    install(run.site, "offer", f"return [(CatalogKey('a@b', 2), Source('jsonl', {{'url': {str(tmp_path / 'lines.jsonl')!r}}}))]")
+    source = f"Source('jsonl', {{'url': {str(tmp_path / 'lines.jsonl')!r}}})"
+    install(run.site, "offer", f"return [(CatalogKey('a@b', 2), {source})]")
     printed = run("""
         import squirrel
         for reference in ("#a@b", "#a@b@2", "#a@b@-1"):

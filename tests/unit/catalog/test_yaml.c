@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "catalog/yaml.h"
+#include "sqrl/catalog.h"
 
 /* What ruamel.yaml 0.19 (YAML 1.2), squirrel-core's reader, gives for the plain scalar;
  * JSON's spelling of the value, texts in quotes. Dates are texts here. */
@@ -43,7 +44,6 @@ static const struct {
     {"_1", "\"_1\""},
     {"-", "\"-\""},
     {"1:30", "\"1:30\""},
-    {"2001-01-01", "\"2001-01-01\""},
     {"9223372036854775807", "9223372036854775807"},
     {"-9223372036854775808", "-9223372036854775808"},
     {"18446744073709551615", "18446744073709551615"},
@@ -85,6 +85,54 @@ static void test_scalars(void **state) {
     for (size_t i = 0; i < SQRL_COUNT_OF(large); i++)
         assert_int_equal(sqrl_yaml_resolve(large[i], strlen(large[i]), &node, NULL),
                          SQRL_E_LIMIT);
+}
+
+/* Dates and times, and their one form; "" for what stays a text. The forms are those that
+ * PyYAML's str() of its datetime gives. */
+static const struct {
+    const char *plain, *form;
+} times[] = {
+    {"2024-01-31", "2024-01-31"},
+    {"2024-02-29", "2024-02-29"},
+    {"2001-12-14t21:59:43.10-05:00", "2001-12-14 21:59:43.100000-05:00"},
+    {"2001-12-14 21:59:43.10 -5", "2001-12-14 21:59:43.100000-05:00"},
+    {"2001-12-15 2:59:43.10", "2001-12-15 02:59:43.100000"},
+    {"2001-1-2T02:59:43Z", "2001-01-02 02:59:43+00:00"},
+    {"2024-01-02 03:04:05.000060", "2024-01-02 03:04:05.000060"},
+    {"2024-01-02 03:04:05.006000-03:30", "2024-01-02 03:04:05.006000-03:30"},
+    {"2024-01-02 \t03:04:05.", "2024-01-02 03:04:05"},
+    {"2001-1-2", ""},
+    {"2001-13-01", ""},
+    {"2023-02-29", ""},
+    {"0000-01-01", ""},
+    {"2001-12-14 24:00:00", ""},
+    {"2001-12-14T21:59", ""},
+    {"2001-12-14 21:59:43 ", ""},
+    {"2001-12-14 21:59:43.1234567", ""},
+    {"2001-12-14 21:59:43z", ""},
+    {"2001-12-14x", ""},
+    {"20011214", NULL}, /* a number */
+};
+
+static void test_times(void **state) {
+    for (size_t i = 0; i < SQRL_COUNT_OF(times); i++) {
+        struct sqrl_node node;
+        char form[SQRL_CATALOG_TIME_BYTES];
+        const char *text = times[i].plain;
+        assert_int_equal(sqrl_yaml_resolve(text, strlen(text), &node, NULL), SQRL_OK);
+        size_t size = sqrl_catalog_time(text, strlen(text), form);
+        if (!times[i].form) {
+            assert_int_equal(node.type, SQRL_INT);
+        } else if (!*times[i].form) {
+            assert_int_equal(node.type, SQRL_STRING);
+            assert_int_equal(size, 0);
+        } else {
+            assert_int_equal(node.type, SQRL_EXT);
+            assert_int_equal(node.aux, SQRL_CATALOG_TIME_EXT + 128);
+            assert_int_equal(size, strlen(times[i].form));
+            assert_memory_equal(form, times[i].form, size);
+        }
+    }
 }
 
 static const struct {
@@ -329,6 +377,7 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scalars),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_aliases),
