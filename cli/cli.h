@@ -59,7 +59,7 @@ extern const struct cli_command *const cli_commands[]; /* ends with NULL */
 
 extern const struct cli_command cli_pack, cli_convert, cli_info, cli_ls, cli_head,
     cli_cat, cli_verify, cli_index, cli_bench, cli_doctor, cli_completion, cli_catalog,
-    cli_quality, cli_simulate, cli_add_fields;
+    cli_quality, cli_simulate, cli_add_fields, cli_cache;
 
 /* Prints a line for each source, or the JSON of all. */
 void cli_list_catalog(const struct cli_args *args, const struct sqrl_catalog *catalog);
@@ -162,6 +162,7 @@ struct cli_progress {
     const char *what;
     uint64_t total, next_ns, start_ns;
     bool terminal, shown, off;
+    bool of_bytes; /* what is done is bytes, not samples */
 };
 void cli_progress_start(struct cli_progress *progress, const struct cli_args *args,
                         const char *what, uint64_t total);

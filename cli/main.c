@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 const struct cli_command *const cli_commands[] = {
-    &cli_pack,    &cli_add_fields, &cli_convert,    &cli_info,  &cli_ls,     &cli_head,
-    &cli_cat,     &cli_verify,     &cli_index,      &cli_bench, &cli_doctor, &cli_catalog,
-    &cli_quality, &cli_simulate,   &cli_completion, NULL,
+    &cli_pack,    &cli_add_fields, &cli_convert, &cli_info,
+    &cli_ls,      &cli_head,       &cli_cat,     &cli_verify,
+    &cli_index,   &cli_bench,      &cli_doctor,  &cli_catalog,
+    &cli_quality, &cli_simulate,   &cli_cache,   &cli_completion,
+    NULL,
 };
 
 static volatile sig_atomic_t interrupted;

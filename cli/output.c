@@ -65,9 +65,13 @@ void cli_progress_show(struct cli_progress *progress, uint64_t done, uint64_t by
         fprintf(stderr, "\r\033[K");
     if (progress->total != SQRL_UNKNOWN && progress->terminal)
         draw_bar(progress, done);
-    fprintf(stderr, "%s: %llu samples, %s, %.0f samples/s", progress->what,
-            (unsigned long long)done, cli_size_text(bytes, size),
-            seconds > 0 ? (double)done / seconds : 0);
+    double rate = seconds > 0 ? (double)done / seconds : 0;
+    if (progress->of_bytes)
+        fprintf(stderr, "%s: %s, %.1f MB/s", progress->what, cli_size_text(bytes, size),
+                rate / 1e6);
+    else
+        fprintf(stderr, "%s: %llu samples, %s, %.0f samples/s", progress->what,
+                (unsigned long long)done, cli_size_text(bytes, size), rate);
     if (!progress->terminal)
         fputc('\n', stderr);
     fflush(stderr);

@@ -12,7 +12,7 @@ PUBLIC = {
     "base": ["error.h", "context.h", "buffer.h", "option.h"],
     "value": ["value.h", "block.h", "schema.h"],
     "codec": ["codec.h"],
-    "io": ["fs.h"],
+    "io": ["fs.h", "cache.h"],
     "format": ["format.h"],
     "driver": ["source.h", "pack.h"],
     "stream": ["stream.h", "batch.h", "mix.h", "quality.h"],

@@ -74,8 +74,12 @@ SQRL_API void sqrl_context_set_log(struct sqrl_context *context, sqrl_log_fn log
  * batches; without them it is 0), "retries"; of remote file systems "http.requests",
  * "http.bytes" of bodies, "http.retries", "http.hedges" (second requests for what was
  * slow), "http.first_byte_ns" from requests to their answers, summed, "http.connections"
- * that were opened; and what is there now: "slab.bytes_mapped",
- * "slab.bytes_idle", "budget.used_bytes", "budget.peak_bytes", "pool.threads". */
+ * that were opened; of caches (sqrl/cache.h) "cache.hits" (reads that one answered),
+ * "cache.misses" (stretches fetched for one), "cache.bytes" (read from one),
+ * "cache.bytes_fetched", "cache.evictions" (files), "cache.bytes_evicted" and
+ * "cache.damaged" (pieces dropped and fetched again); and what is there now:
+ * "slab.bytes_mapped", "slab.bytes_idle", "budget.used_bytes", "budget.peak_bytes",
+ * "pool.threads". */
 struct sqrl_metric {
     const char *name; /* lives as long as the context */
     uint64_t value;

@@ -173,6 +173,8 @@ SQRL_CHECK int sqrl_fs_throttle(struct sqrl_fs *inner, const struct sqrl_link *l
 SQRL_API struct sqrl_fs *sqrl_fs_ref(struct sqrl_fs *fs);
 SQRL_API void sqrl_fs_unref(struct sqrl_fs *fs);
 SQRL_API const struct sqrl_fs_ops *sqrl_fs_ops_of(const struct sqrl_fs *fs);
+/* The settings that opening it took, NULL for none; of a shim those of what it wraps. */
+SQRL_API const struct sqrl_option *sqrl_fs_options(const struct sqrl_fs *fs);
 /* Requests, bytes and the like so far, through all shims. Any thread. */
 SQRL_API void sqrl_fs_metrics(struct sqrl_fs *fs, struct sqrl_fs_metrics *out);
 /* enum sqrl_fs_flag; a shim has those of the file system it wraps, and SQRL_FS_SHIM. */

@@ -109,6 +109,13 @@ SQRL_API const char *sqrl_source_url(const struct sqrl_source *source);
 /* What its file system did so far: requests, bytes and the like, see sqrl_fs_metrics. */
 SQRL_API void sqrl_source_metrics(struct sqrl_source *source,
                                   struct sqrl_fs_metrics *out);
+/* Reads all bytes of a shard's file and lets them go: a cache (sqrl/cache.h) has them
+ * then. `step` (may be NULL) is told how many came, again and again; what it returns
+ * other than 0 ends it and is returned. Any thread. */
+SQRL_CHECK int sqrl_source_fetch(struct sqrl_source *source, uint64_t shard,
+                                 int (*step)(void *arg, uint64_t bytes), void *arg,
+                                 const struct sqrl_cancel *cancel,
+                                 struct sqrl_error *err);
 SQRL_API const char *sqrl_source_driver(const struct sqrl_source *source);
 SQRL_API uint64_t sqrl_source_shards(const struct sqrl_source *source);
 /* NULL behind the last. */

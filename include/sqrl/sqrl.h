@@ -17,6 +17,7 @@
 #include "dlpack.h"
 #include "error.h"
 #include "format.h"
+#include "cache.h"
 #include "fs.h"
 #include "mix.h"
 #include "option.h"

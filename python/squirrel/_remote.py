@@ -82,10 +82,13 @@ def open_source(
     Args:
         url: a path or URL.
         options: of the driver and its format; "driver" names the driver.
-        storage_options: of fsspec's file system.
+        storage_options: of the file system, and ``"cache"``: a directory for what is read.
         fs: the file system, where it is there already.
         ahead: fetch the beginning of the file, in the same thread, before it is asked for.
     """
+    if storage_options and "cache" in storage_options:
+        options = {"cache": storage_options["cache"], **options}
+        storage_options = {name: value for name, value in storage_options.items() if name != "cache"}
     system = own_system(url, storage_options) if fs is None else None
     settings = native_options(system, storage_options) if system is not None else None
     if settings is not None:

@@ -199,6 +199,13 @@ enum sqrl_counter {
     SQRL_COUNT_HTTP_HEDGES,
     SQRL_COUNT_HTTP_FIRST_BYTE_NS, /* from a request to its answer's headers, summed */
     SQRL_COUNT_HTTP_CONNECTIONS,   /* opened */
+    SQRL_COUNT_CACHE_HITS,         /* reads that the cache answered */
+    SQRL_COUNT_CACHE_MISSES,       /* stretches that were fetched for it */
+    SQRL_COUNT_CACHE_BYTES,        /* read from it */
+    SQRL_COUNT_CACHE_BYTES_FETCHED,
+    SQRL_COUNT_CACHE_EVICTIONS, /* files */
+    SQRL_COUNT_CACHE_BYTES_EVICTED,
+    SQRL_COUNT_CACHE_DAMAGED, /* pieces that were dropped and fetched again */
     SQRL_COUNTERS
 };
 void sqrl_count(struct sqrl_context *context, enum sqrl_counter counter, uint64_t add);

@@ -17,6 +17,13 @@ static const char *const counter_names[SQRL_COUNTERS] = {
     [SQRL_COUNT_HTTP_HEDGES] = "http.hedges",
     [SQRL_COUNT_HTTP_FIRST_BYTE_NS] = "http.first_byte_ns",
     [SQRL_COUNT_HTTP_CONNECTIONS] = "http.connections",
+    [SQRL_COUNT_CACHE_HITS] = "cache.hits",
+    [SQRL_COUNT_CACHE_MISSES] = "cache.misses",
+    [SQRL_COUNT_CACHE_BYTES] = "cache.bytes",
+    [SQRL_COUNT_CACHE_BYTES_FETCHED] = "cache.bytes_fetched",
+    [SQRL_COUNT_CACHE_EVICTIONS] = "cache.evictions",
+    [SQRL_COUNT_CACHE_BYTES_EVICTED] = "cache.bytes_evicted",
+    [SQRL_COUNT_CACHE_DAMAGED] = "cache.damaged",
 };
 
 const char *sqrl_counter_name(enum sqrl_counter counter) {

@@ -96,6 +96,12 @@ SQRL_CHECK int sqrl_fs_for_settings(struct sqrl_context *context, const char *ur
                                     struct sqrl_fs **out, char **path,
                                     struct sqrl_error *err);
 
+/* Puts the shim of the setting "cache" around *fs, if there is one; `path` is what `url`
+ * names within it. */
+SQRL_CHECK int sqrl_fs_add_cache(const struct sqrl_settings *settings, const char *url,
+                                 const char *path, struct sqrl_fs **fs,
+                                 struct sqrl_error *err);
+
 /* --- registry.c --- */
 /* The driver of a format: the first registered one that has it. */
 const struct sqrl_driver_ops *sqrl_driver_of_format(struct sqrl_context *context,

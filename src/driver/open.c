@@ -13,6 +13,8 @@ static const struct sqrl_option open_options[] = {
      "the driver, by name; default: found from the content"},
     {"throttle", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
      "play a slow link: latency=30ms,bandwidth=40MB,total=400MB"},
+    {"cache", SQRL_OPTION_TEXT, SQRL_OPTION_PATH, NULL, NULL,
+     "keep what is read in a directory: /scratch/cache?limit=200GiB"},
     {0}};
 
 const struct sqrl_option *sqrl_open_options(void) {
@@ -161,7 +163,7 @@ static int check_settings(const struct sqrl_driver_ops *driver, struct sqrl_fs *
         lists[count++] = driver->format->options;
     if (driver->options)
         lists[count++] = driver->options;
-    lists[count] = sqrl_fs_ops_of(fs)->options;
+    lists[count] = sqrl_fs_options(fs);
     snprintf(who, sizeof who, "driver %s", driver->name);
     int rc = sqrl_settings_check(settings, lists, who, err);
     lists[count] = NULL;
@@ -252,9 +254,14 @@ int sqrl_open_in(struct sqrl_context *context, struct sqrl_fs *fs, const char *u
                  const char *path, const struct sqrl_settings *settings,
                  struct sqrl_source **out, struct sqrl_error *err) {
     struct sqrl_driver_args args = {
-        .context = context, .fs = fs, .url = url, .path = path};
+        .context = context, .fs = sqrl_fs_ref(fs), .url = url, .path = path};
     *out = NULL;
-    return open_in(&args, settings ? settings : &no_settings, out, err);
+    settings = settings ? settings : &no_settings;
+    int rc = sqrl_fs_add_cache(settings, url, path, &args.fs, err);
+    if (!rc)
+        rc = open_in(&args, settings, out, err);
+    sqrl_fs_unref(args.fs);
+    return rc;
 }
 
 int sqrl_open(struct sqrl_context *context, const char *url,

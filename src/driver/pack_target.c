@@ -96,7 +96,7 @@ static int take_settings(struct sqrl_pack_target *target,
     static const struct sqrl_option none[] = {{.name = NULL}};
     const struct sqrl_option *options = target->format->write_options;
     const struct sqrl_option *lists[] = {options ? options : none,
-                                         sqrl_fs_ops_of(target->fs)->options, NULL};
+                                         sqrl_fs_options(target->fs), NULL};
     char who[64];
     struct sqrl_settings own;
     snprintf(who, sizeof who, "writing %s", target->format->name);

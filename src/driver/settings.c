@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "driver/driver.h"
+#include "sqrl/cache.h"
 
 static bool declared(const struct sqrl_option *const *lists, const char *name) {
     for (; *lists; lists++)
@@ -52,6 +53,44 @@ static int add_throttle(const struct sqrl_settings *settings, struct sqrl_fs **f
     return rc;
 }
 
+/* The settings that tell apart places with the same URLs (endpoints), as one text. */
+static char *place_of(const struct sqrl_settings *settings,
+                      const struct sqrl_option *options, struct sqrl_error *err) {
+    char *place = sqrl_strdup("", err);
+    for (; place && options && options->name; options++) {
+        const char *value = options->kind == SQRL_OPTION_URL
+                                ? sqrl_settings_text(settings, options, options->name)
+                                : NULL;
+        if (!value)
+            continue;
+        char *longer = sqrl_format(err, "%s%s=%s\n", place, options->name, value);
+        free(place);
+        place = longer;
+    }
+    return place;
+}
+
+int sqrl_fs_add_cache(const struct sqrl_settings *settings, const char *url,
+                      const char *path, struct sqrl_fs **fs, struct sqrl_error *err) {
+    const char *text =
+        settings ? sqrl_settings_text(settings, sqrl_open_options(), "cache") : NULL;
+    size_t whole = strlen(url), tail = strlen(path);
+    bool ends = tail <= whole && strcmp(url + whole - tail, path) == 0;
+    struct sqrl_fs *kept = NULL;
+    if (!text)
+        return SQRL_OK;
+    char *base = sqrl_format(err, "%.*s", ends ? (int)(whole - tail) : 0, url);
+    char *place = base ? place_of(settings, sqrl_fs_options(*fs), err) : NULL;
+    int rc = place ? sqrl_fs_cache(*fs, text, base, place, &kept, err) : SQRL_E_NO_MEMORY;
+    free(base);
+    free(place);
+    if (!rc) {
+        sqrl_fs_unref(*fs);
+        *fs = kept;
+    }
+    return rc;
+}
+
 int sqrl_fs_for_settings(struct sqrl_context *context, const char *url,
                          const struct sqrl_settings *settings, struct sqrl_fs **out,
                          char **path, struct sqrl_error *err) {
@@ -66,6 +105,8 @@ int sqrl_fs_for_settings(struct sqrl_context *context, const char *url,
     free((void *)own.items);
     if (!rc)
         rc = add_throttle(settings, out, err);
+    if (!rc)
+        rc = sqrl_fs_add_cache(settings, url, *path, out, err);
     if (rc) {
         sqrl_fs_unref(*out);
         free(*path);

@@ -16,10 +16,11 @@ struct sqrl_fs {
     int refs;
     uint32_t flags;
     const struct sqrl_fs_ops *ops;
-    const char *schemes;          /* a shim has those of the file system it wraps */
-    struct sqrl_context *context; /* a reference, or NULL */
-    void *state;                  /* behind this struct */
-    uint64_t reads, bytes, lists; /* atomic; where the implementer counts nothing */
+    const char *schemes;               /* a shim has those of the file system it wraps, */
+    const struct sqrl_option *options; /* and its options */
+    struct sqrl_context *context;      /* a reference, or NULL */
+    void *state;                       /* behind this struct */
+    uint64_t reads, bytes, lists;      /* atomic; where the implementer counts nothing */
 };
 
 struct sqrl_file {
@@ -95,6 +96,7 @@ int sqrl_fs_make(struct sqrl_context *context, const struct sqrl_fs_ops *ops,
     fs->refs = 1;
     fs->ops = ops;
     fs->schemes = inner ? inner->schemes : ops->schemes ? ops->schemes : "";
+    fs->options = inner ? inner->options : ops->options;
     fs->flags = ops->flags | (inner ? inner->flags : 0);
     fs->context = context ? sqrl_context_ref(context) : NULL;
     fs->state = (char *)fs + ROUND_UP(sizeof(*fs));
@@ -148,6 +150,9 @@ const struct sqrl_fs_ops *sqrl_fs_ops_of(const struct sqrl_fs *fs) {
 }
 uint32_t sqrl_fs_flags(const struct sqrl_fs *fs) {
     return fs->flags;
+}
+const struct sqrl_option *sqrl_fs_options(const struct sqrl_fs *fs) {
+    return fs->options;
 }
 void *sqrl_fs_state(struct sqrl_fs *fs) {
     return fs->state;
