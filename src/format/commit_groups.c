@@ -184,6 +184,7 @@ static int give_groups(struct sorter *s) {
         struct group_builder *from = &s->group[i];
         struct sqrl_commit_group *to = &commit->groups[commit->group_count++];
         *to = (struct sqrl_commit_group){.group = from->group, .set = from->set.commit};
+        memset(to->group.family, 0, sizeof to->group.family); /* each shard has its own */
         from->group = (struct sqrl_group){0};
         from->set.commit = (struct sqrl_commit){0};
         to->of = sqrl_calloc(from->of_count + 1, sizeof *to->of, "shards", s->b->err);
@@ -352,6 +353,7 @@ static int build(const struct addition *a, struct commit_builder *b) {
                   : SQRL_E_NO_MEMORY;
         if (rc == SQRL_OK && !to->group.name)
             rc = sqrl_group_copy(&summary.group, &to->group, a->err);
+        memset(to->group.family, 0, sizeof to->group.family);
         for (uint32_t f = 0; rc == SQRL_OK && f < summary.group.fields.count; f++)
             rc = sqrl_names_add(&to->group.fields, summary.group.fields.item[f],
                                 strlen(summary.group.fields.item[f]), a->err);

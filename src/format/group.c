@@ -157,10 +157,11 @@ static int put_flag(struct sqrl_bytes *out, const char *key, bool value,
 
 int sqrl_group_encode(const struct sqrl_group *group, struct sqrl_bytes *out,
                       struct sqrl_error *err) {
-    int rc = sqrl_msgpack_put_map(out, 3u + group->base + group->added, err);
-    if (rc == SQRL_OK)
+    bool family = group->family[0] != 0;
+    int rc = sqrl_msgpack_put_map(out, 2u + family + group->base + group->added, err);
+    if (rc == SQRL_OK && family)
         rc = put_text(out, "family", err);
-    if (rc == SQRL_OK)
+    if (rc == SQRL_OK && family)
         rc = put_text(out, group->family, err);
     if (rc == SQRL_OK)
         rc = put_text(out, "name", err);
@@ -193,7 +194,8 @@ int sqrl_group_decode(struct sqrl_group *group, const struct sqrl_node *nodes,
         return bad(err);
     const struct sqrl_node *family = get(nodes, node, bytes, "family");
     const struct sqrl_node *name = get(nodes, node, bytes, "name");
-    if (!family || family->type != SQRL_STRING || family->size != SQRL_FAMILY_BYTES - 1 ||
+    if ((family &&
+         (family->type != SQRL_STRING || family->size != SQRL_FAMILY_BYTES - 1)) ||
         !name || name->type != SQRL_STRING ||
         (name->size &&
          !sqrl_group_name_valid((const char *)bytes + name->v.offset, name->size)) ||
@@ -201,7 +203,7 @@ int sqrl_group_decode(struct sqrl_group *group, const struct sqrl_node *nodes,
         !get_flag(get(nodes, node, bytes, "added"), &group->added))
         return bad(err);
     group->base = group->base || !name->size;
-    for (uint32_t i = 0; i < family->size; i++) {
+    for (uint32_t i = 0; family && i < family->size; i++) {
         char c = (char)bytes[family->v.offset + i];
         if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
             return bad(err);

@@ -50,8 +50,8 @@ SQRL_CHECK int sqrl_family_new(char out[SQRL_FAMILY_BYTES], struct sqrl_error *e
 void sqrl_family_of(uint64_t footer_checksum, const char *name,
                     char out[SQRL_FAMILY_BYTES]);
 
-/* As the value of "group" in a footer, and back; SQRL_E_CORRUPT. Reset also on failure.
- */
+/* As the value of "group" in a footer, or in a commit, which tells no family, and back;
+ * SQRL_E_CORRUPT. Reset also on failure. */
 SQRL_CHECK int sqrl_group_encode(const struct sqrl_group *group, struct sqrl_bytes *out,
                                  struct sqrl_error *err);
 SQRL_CHECK int sqrl_group_decode(struct sqrl_group *group, const struct sqrl_node *nodes,

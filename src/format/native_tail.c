@@ -239,6 +239,8 @@ static int read_group(const struct footer *footer, struct native_tail *out) {
     int rc = sqrl_group_decode(&out->group, footer->tape.nodes,
                                (uint32_t)(node - footer->tape.nodes), footer->bytes,
                                footer->err);
+    if (rc == SQRL_OK && !out->group.family[0])
+        rc = footer_bad(footer, "group of fields");
     return rc ? sqrl_error_at(footer->err, rc, "footer") : SQRL_OK;
 }
 

@@ -114,7 +114,8 @@ def shard(codec: str, blocks: list[list[bytes]], coders: list, schema: object,
     return out + head + trailer
 
 
-def commit(shards: list[tuple[str, bytes]], supersedes: list[str], schema: object) -> bytes:
+def shard_set(shards: list[tuple[str, bytes]], schema: object) -> dict:
+    """What a commit says of shards."""
     table = chunks = b""
     samples = raw = 0
     for number, (_, data) in enumerate(shards):
@@ -127,11 +128,69 @@ def commit(shards: list[tuple[str, bytes]], supersedes: list[str], schema: objec
             chunks += struct.pack("<IIII", number, 0, blocks, footer["samples"])
         samples += footer["samples"]
         raw += footer["raw_bytes"]
-    out = COMMIT_MAGIC + pack({"version": 1, "writer": "make_native.py", "samples": samples,
-                               "raw_bytes": raw, "supersedes": supersedes, "schema": schema,
-                               "names": [name for name, _ in shards], "shards": table,
-                               "chunks": chunks})
+    return {"samples": samples, "raw_bytes": raw, "schema": schema,
+            "names": [name for name, _ in shards], "shards": table, "chunks": chunks}
+
+
+def commit(shards: list[tuple[str, bytes]], supersedes: list[str], schema: object,
+           **more: object) -> bytes:
+    said = shard_set(shards, schema)
+    order = ["samples", "raw_bytes", "supersedes", "schema", "names", "shards", "chunks"]
+    said["supersedes"] = supersedes
+    out = COMMIT_MAGIC + pack({"version": 1, "writer": "make_native.py",
+                               **{key: said[key] for key in order}, **more})
     return out + struct.pack("<Q", xxh3(out))
+
+
+def group_set(out: pathlib.Path) -> tuple[list[list[bytes]], int]:
+    """A directory whose first shard was packed in two groups and the second whole; a third group
+    was added to both. Blocks of the groups have sizes of their own. Returns whole samples and the
+    fingerprint."""
+    def part(fields: list[str], cuts: list[int], first: int, count: int, **group: object) -> bytes:
+        rows = [pack({f: value(f, i) for f in fields}) for i in range(first, first + count)]
+        cuts = [*cuts, count]
+        blocks = [rows[a:b] for a, b in zip([0, *cuts], cuts)]
+        more = {"group": {**group, "fields": fields}} if group else {}
+        return shard("zstd", blocks, [zstd_frame] * len(blocks), [schema[f] for f in fields], [], more)
+
+    def value(name: str, i: int) -> object:
+        return {"id": i, "text": f"text {i}", "n": [i] * (i % 3)}[name]
+
+    schema = {"id": field("id", "dense", 10, dtype="int64", shape=[], plain=True),
+              "text": field("text", "string", 10),
+              "n": field("n", "ragged", 10, dtype="int64", shape=[2], plain=True)}
+    family = "0123456789abcdef" * 2
+    base = part(["id"], [4, 8], 0, 10, family=family, name="ids", base=True)
+    text = part(["text"], [], 0, 10, family=family, name="texts")
+    whole = part(["id", "text"], [5], 10, 10)
+    checksum = struct.unpack("<Q", whole[-24:-16])[0]
+    families = [family, f"{checksum:016x}{xxh3(b'whole.sqrl'):016x}"]
+    added = [part(["n"], [7], 10 * i, 10, family=families[i], name="later", added=True)
+             for i in range(2)]
+    files = {"part.sqrl": base, "part.texts.sqrl": text, "whole.sqrl": whole,
+             "x-0.later.sqrl": added[0], "x-1.later.sqrl": added[1]}
+    commits = {
+        f"{5:016x}-{0x77:016x}": commit(
+            [("part.sqrl", base)], [], [schema["id"]], requires=["groups"],
+            groups=[{"group": {"name": "ids", "base": True, "fields": ["id"]}, "of": ["part.sqrl"]},
+                    {"group": {"name": "texts", "fields": ["text"]}, "of": ["part.sqrl"],
+                     **shard_set([("part.texts.sqrl", text)], [schema["text"]])}]),
+        f"{6:016x}-{0x78:016x}": commit([("whole.sqrl", whole)], [], [schema["id"], schema["text"]]),
+        f"{7:016x}-{0x79:016x}": commit(
+            [], [], [], requires=["groups"],
+            groups=[{"group": {"name": "later", "added": True, "fields": ["n"]},
+                     "of": ["whole.sqrl", "part.sqrl", "gone.sqrl"],
+                     **shard_set([("x-1.later.sqrl", added[1]), ("x-0.later.sqrl", added[0]),
+                                  ("gone.later.sqrl", added[0])], [{**schema["n"], "seen": 30}])}])}
+    (out / "_sqrl").mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (out / name).write_bytes(data)
+    for name, data in commits.items():
+        (out / "_sqrl" / f"{name}.idx").write_bytes(data)
+    (out / "_sqrl" / "list").write_text("".join(f"{name}.idx\n" for name in commits))
+    rows = [pack({f: value(f, i) for f in schema}) for i in range(20)]
+    blocks = [rows[:4], rows[4:8], rows[8:10], rows[10:15], rows[15:]]
+    return blocks, xxh3(b"".join(data[-8:] for data in commits.values()))
 
 
 def texts(first: int, count: int) -> list[bytes]:
@@ -204,6 +263,7 @@ def main() -> None:
     (folder / "_sqrl" / "list").write_text("".join(f"{i}.idx\n" for i in ids[1:]))
     expect("set", [texts(20, 10), texts(0, 10), texts(10, 10)],
            xxh3(commits[1][-8:] + commits[2][-8:]))
+    expect("groups", *group_set(out / "groups"))
     (out / "expected.txt").write_text("".join(lines))
 
 
