@@ -179,15 +179,25 @@ def other_pythons() -> list[pathlib.Path]:
     return list(found.values())
 
 
+def build_wheel() -> pathlib.Path | None:
+    """The wheel of this tree, made once a run."""
+    dist = ROOT / "build" / "dist"
+    if not BUILT:
+        shutil.rmtree(dist, ignore_errors=True)
+        BUILT.append(run([sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
+                          "--no-build-isolation", "-w", str(dist), "."]))
+    return None if BUILT[0] else next(dist.glob("*.whl"))
+
+
+BUILT: list[int] = []  # the exit code of that
+
+
 def wheel(tally: Tally) -> None:
     """One abi3 wheel; it passes the Python tests on each newer Python that is here."""
-    dist = ROOT / "build" / "dist"
-    shutil.rmtree(dist, ignore_errors=True)
-    if run([sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
-            "--no-build-isolation", "-w", str(dist), "."]):
+    built = build_wheel()
+    if built is None:
         tally.check("wheel: pip wheel", False)
         return
-    built = next(dist.glob("*.whl"))
     tally.check(f"wheel: {built.name} is abi3", bool(re.search(r"-cp311-abi3-", built.name)))
     tally.check("wheel: abi3audit", run([sys.executable, "-m", "abi3audit", "--strict", str(built)]) == 0)
     others = other_pythons()
@@ -208,7 +218,31 @@ def wheel(tally: Tally) -> None:
         pytest_run(tally, f"python{name}", environment / "bin" / "python", ["tests/python"])
 
 
-STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, interop, compat, types, wheel)}
+# What meets NumPy, pandas, pyarrow, zarr or fsspec.
+VERSIONED = ["tests/python/test_values.py", "tests/python/test_samples.py", "tests/python/test_batches.py",
+             "tests/python/test_handoff.py", "tests/python/test_tables.py", "tests/python/test_drivers.py",
+             "tests/python/test_remote.py", "tests/python/test_catalog.py", "tests/python/test_iterstream.py",
+             "tests/compat/test_drivers_store.py", "tests/compat/test_drivers_faults.py",
+             "tests/compat/test_drivers_plugins.py"]
+
+
+def versions_2024(tally: Tally) -> None:
+    """The wheel works with NumPy 1.26, pandas 2.2, pyarrow 16, zarr 2.18 and fsspec 2024.6, too."""
+    old = ROOT / ".venv-2024" / "bin" / "python"
+    probe = "import numpy, pandas, pyarrow, zarr, fsspec, pytest; assert numpy.__version__.startswith('1.26.')"
+    if not old.exists() or run([str(old), "-c", probe], stderr=subprocess.DEVNULL):
+        tally.skipped.append(f"versions_2024: the versions of 2024 could not be installed ({old})")
+        return
+    built = build_wheel()
+    if built is None or run([str(old), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+                             "--force-reinstall", "--no-deps", str(built)]):
+        tally.check("versions_2024: pip install", False)
+        return
+    pytest_run(tally, "versions_2024", old, VERSIONED)
+
+
+STEPS = {f.__name__: f for f in (checks, unit, asan, tsan, clang, install, cli, python, interop, compat, types, wheel,
+                               versions_2024)}
 
 
 def main() -> int:

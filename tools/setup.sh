@@ -92,6 +92,13 @@ demo) virtual_environment .venv $runtime $tools ;;
         .venv-squirrel-core/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' || true
         touch .venv-squirrel-core/.torch
     fi
+    # The versions of 2024, which must go on working; their tests skip where they can't be had.
+    if [ ! -e .venv-2024/.tried ]; then
+        python3 -m venv .venv-2024 && .venv-2024/bin/python -m pip install --quiet --disable-pip-version-check \
+            --only-binary numpy,pandas,pyarrow,numcodecs 'numpy==1.26.*' 'pandas==2.2.*' 'pyarrow==16.*' \
+            'zarr==2.18.*' 'fsspec==2024.6.*' pluggy pytest hypothesis msgpack msgpack-numpy ruamel.yaml openpyxl || true
+        touch .venv-2024/.tried
+    fi
     ;;
 esac
 install_package

@@ -37,8 +37,12 @@ int sqrl_catalog_reserve(struct sqrl_catalog *c, uint32_t names, uint32_t items,
 
 static int check_text(const char *text, const char *what, struct sqrl_error *err) {
     size_t size = text ? strlen(text) : 0;
-    if (!size || size > MAX_NAME_BYTES)
-        return sqrl_error_set(err, SQRL_E_INVALID, "%s has 1 to %d bytes", what,
+    if (!size)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "%s is empty: it has at least one letter", what);
+    if (size > MAX_NAME_BYTES)
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "%s has %zu bytes; shorten it to at most %d", what, size,
                               MAX_NAME_BYTES);
     if (!sqrl_utf8_valid((const uint8_t *)text, size, NULL))
         return sqrl_error_set(err, SQRL_E_INVALID, "%s is not UTF-8", what);

@@ -258,7 +258,8 @@ def test_plugins_of_a_python_that_is_named(squirrel, tmp_path):
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
     (tmp_path / "mine.yaml").write_text("sources: [{identifier: mine, driver_name: csv}]\n")
     bare = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": "",
-            "XDG_DATA_DIRS": str(tmp_path), "SQUIRREL_CATALOGS": str(tmp_path / "mine.yaml"), "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+            "XDG_DATA_DIRS": str(tmp_path), "SQUIRREL_CATALOGS": str(tmp_path / "mine.yaml"),
+            "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
     assert squirrel("catalog", "ls", env=bare).stdout == "mine@1  csv  \n"
     env = {**bare, "SQUIRREL_PYTHON": sys.executable}
     listed = squirrel("catalog", "ls", env=env)

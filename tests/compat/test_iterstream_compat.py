@@ -511,6 +511,17 @@ def test_sampler_can_be_iterated_again() -> None:
     assert sampler.probs == [0.5, 0.5]
 
 
+@pytest.mark.fault("sampler-empty")
+def test_a_sampler_of_nothing() -> None:
+    assert IterableSamplerSource([]).collect() == []
+
+
+@pytest.mark.fault("multiplexer-strategy")
+def test_an_unknown_strategy_is_said_at_once() -> None:
+    with pytest.raises(NotImplementedError):
+        Multiplexer([S([1])], "no strategy")
+
+
 @pytest.mark.fault("sampler-rounding")
 def test_probabilities_sum_to_one_but_for_rounding() -> None:
     assert IterableSamplerSource([[1]] * 10, [0.1] * 10, seed=1).collect() == [1] * 10

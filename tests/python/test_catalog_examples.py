@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from squirrel.catalog import Catalog, Source
+
+from sample_data import skip_unless_packages_can_be_built
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
 
@@ -61,9 +62,7 @@ def test_the_default_catalog_and_a_projects(project: Path) -> None:
 
 
 def test_a_package_that_offers_sources(project: Path) -> None:
-    for needed in ("pip", "setuptools", "pluggy"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed")
+    skip_unless_packages_can_be_built()
     site = project / "site"
     package = project / "package"
     subprocess.run(["cp", "-r", EXAMPLES / "pets_package", package], check=True)

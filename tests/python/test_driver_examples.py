@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from sample_data import skip_unless_packages_can_be_built
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
 
@@ -38,9 +39,7 @@ def test_graph_walks(tmp_path: Path) -> None:
 
 def test_graph_walks_installed(tmp_path: Path) -> None:
     """The same driver, found by the entry point of its package."""
-    for needed in ("pip", "setuptools", "pluggy"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip(f"{needed} is not installed")
+    skip_unless_packages_can_be_built()
     shutil.copytree(EXAMPLES / "walks_package", tmp_path / "package")
     run_python(
         ["-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",

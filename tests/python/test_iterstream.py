@@ -178,3 +178,10 @@ def _slowly(x: int) -> int:
 
 def _as_sample(x: int) -> dict[str, int]:
     return {"x": _slowly(x)}
+
+
+def test_a_stream_that_may_leave_items_out_has_no_len() -> None:
+    assert len(IterableSource([1, 2]).map(str)) == len(IterableSource([1, 2]).parallel_map(str)) == 2
+    for verb in ("map", "parallel_map"):
+        with pytest.raises(TypeError, match="on_error"):
+            len(getattr(IterableSource([1, 2]), verb)(str, on_error="skip"))

@@ -90,6 +90,8 @@ class ParallelMap(CallStage):
         self.lookahead = lookahead
 
     def __len__(self) -> int:
+        if self.on_error is not None:
+            raise TypeError("how many items on_error leaves is not known before they are read")
         return len(self.source)
 
     def _executor(self, workers: int) -> tuple[Executor, bool]:
