@@ -15,12 +15,15 @@ struct rank {
     double first_seconds;
 };
 
-/* Requests wait for the link's latency, `parallel` at a time, and share its width. The
- * index of the first shard comes before its blocks. */
-static double first_seconds(const struct topology *t, uint64_t blocks, uint64_t bytes) {
-    double rounds = (double)((blocks + t->parallel - 1) / t->parallel) + 1;
-    double wide = t->bytes_per_second ? (double)bytes / (double)t->bytes_per_second : 0;
-    return rounds * (double)t->latency_us / 1e6 + wide;
+/* Requests wait for the link's latency, `parallel` at a time, and share its width; what
+ * an index tells of is asked for when it is there. */
+static double first_seconds(const struct topology *t, const struct sqrl_forecast *f) {
+    uint64_t rounds = (f->first_requests + t->parallel - 1) / t->parallel;
+    rounds = rounds > f->first_rounds ? rounds : f->first_rounds;
+    double wide = t->bytes_per_second
+                      ? (double)f->first_request_bytes / (double)t->bytes_per_second
+                      : 0;
+    return (double)rounds * (double)t->latency_us / 1e6 + wide;
 }
 
 static int forecast(struct sqrl_plan *plan, const struct topology *t, uint64_t rank,
@@ -47,6 +50,12 @@ static void add(struct rank *to, const struct sqrl_forecast *f) {
     sum->first_blocks += f->first_blocks;
     sum->first_bytes += f->first_bytes;
     sum->window_bytes += 2 * f->window_bytes;
+    sum->requests += f->requests;
+    sum->request_bytes += f->request_bytes;
+    sum->first_requests += f->first_requests;
+    sum->first_request_bytes += f->first_request_bytes;
+    if (f->first_rounds > sum->first_rounds)
+        sum->first_rounds = f->first_rounds;
 }
 
 static int each_rank(struct sqrl_plan *plan, const struct topology *t, uint64_t epoch,
@@ -61,8 +70,7 @@ static int each_rank(struct sqrl_plan *plan, const struct topology *t, uint64_t 
             if (code == SQRL_OK)
                 add(&ranks[r], &f);
         }
-        ranks[r].first_seconds =
-            first_seconds(t, ranks[r].sum.first_blocks, ranks[r].sum.first_bytes);
+        ranks[r].first_seconds = first_seconds(t, &ranks[r].sum);
     }
     return code;
 }
@@ -72,7 +80,7 @@ static void print_json(const struct topology *t, const struct rank *ranks) {
     cli_put_array(&report, t->ranks);
     for (uint64_t r = 0; r < t->ranks; r++) {
         const struct sqrl_forecast *f = &ranks[r].sum;
-        cli_put_map(&report, 10);
+        cli_put_map(&report, 14);
         cli_put_number(&report, "rank", r);
         cli_put_number(&report, "samples", f->items);
         cli_put_number(&report, "shards", f->shards);
@@ -82,6 +90,10 @@ static void print_json(const struct topology *t, const struct rank *ranks) {
         cli_put_number(&report, "first_blocks", f->first_blocks);
         cli_put_number(&report, "first_bytes", f->first_bytes);
         cli_put_number(&report, "window_bytes", f->window_bytes);
+        cli_put_number(&report, "requests", f->requests);
+        cli_put_number(&report, "request_bytes", f->request_bytes);
+        cli_put_number(&report, "first_requests", f->first_requests);
+        cli_put_number(&report, "first_request_bytes", f->first_request_bytes);
         cli_put_real(&report, "first_seconds", ranks[r].first_seconds);
     }
     cli_print_json(&report, stdout);
@@ -97,11 +109,12 @@ static void print_text(const struct topology *t, const struct rank *ranks) {
     for (uint64_t r = 0; r < t->ranks; r++) {
         const struct sqrl_forecast *f = &ranks[r].sum;
         printf("%6llu %12llu %10llu %12s %14s %14s %10.3f s\n", (unsigned long long)r,
-               (unsigned long long)f->items, (unsigned long long)(f->blocks + f->shards),
-               cli_size_text(f->block_bytes, size), cli_size_text(f->first_bytes, first),
+               (unsigned long long)f->items, (unsigned long long)f->requests,
+               cli_size_text(f->request_bytes, size),
+               cli_size_text(f->first_request_bytes, first),
                cli_size_text(f->window_bytes, window), ranks[r].first_seconds);
-        total += f->block_bytes;
-        most = f->block_bytes > most ? f->block_bytes : most;
+        total += f->request_bytes;
+        most = f->request_bytes > most ? f->request_bytes : most;
         slowest = ranks[r].first_seconds > slowest ? ranks[r].first_seconds : slowest;
     }
     printf(
@@ -118,7 +131,7 @@ static int read_topology(const struct cli_args *args, struct topology *t,
     if (code == SQRL_OK)
         code = cli_number(args, "latency", 0, &t->latency_us, err);
     if (code == SQRL_OK)
-        code = cli_number(args, "parallel", 8, &t->parallel, err);
+        code = cli_number(args, "parallel", 16, &t->parallel, err);
     if (code == SQRL_OK)
         code = cli_size(args, "bandwidth", &t->bytes_per_second, err);
     if (code == SQRL_OK && (!t->ranks || !t->workers || !t->parallel || t->ranks > 65536))
@@ -160,7 +173,7 @@ static const struct cli_option simulate_options[] = {
     {"window", 0, "SIZE", "of --shuffle, in memory together (64 MiB); none: no window"},
     {"bandwidth", 0, "SIZE", "bytes a second of a rank's link"},
     {"latency", 0, "US", "microseconds until a request's first byte (0)"},
-    {"parallel", 0, "N", "requests under way at a time (8)"},
+    {"parallel", 0, "N", "requests under way at a time (16, as streams have)"},
     {0}};
 
 const struct cli_command cli_simulate = {

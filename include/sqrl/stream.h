@@ -294,11 +294,17 @@ struct sqrl_forecast {
     uint64_t decoded_bytes;             /* what they become */
     uint64_t first_blocks, first_bytes; /* of those, before the first sample comes */
     uint64_t window_bytes;              /* shuffle_all: in memory together, twice */
+    /* Where the file system is remote: blocks are fetched in pieces of up to 6 MiB, whole
+     * shards with their indexes in them. Of a run that has read nothing before: */
+    uint64_t requests, request_bytes; /* all of them, indexes included */
+    uint64_t first_requests;          /* before the first sample (or batch) can come */
+    uint64_t first_request_bytes;
+    uint64_t first_rounds; /* that wait for each other: an index, then what it tells of */
 };
 /* From the indexes of the shards, without reading data: exactly the requests and bytes of
- * data of a whole run; a run also reads the index of each shard, unless it is kept from
- * before. SQRL_E_INVALID behind take, skip and distribute(steps=); SQRL_E_UNSUPPORTED
- * where a shard has no index of blocks. */
+ * data of a whole run; a run of local files also reads the index of each shard, unless it
+ * is kept from before. SQRL_E_INVALID behind take, skip and distribute(steps=);
+ * SQRL_E_UNSUPPORTED where a shard has no index of blocks. */
 SQRL_CHECK int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch,
                                   struct sqrl_forecast *out, struct sqrl_error *err);
 

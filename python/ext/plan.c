@@ -365,14 +365,17 @@ static PyObject *plan_forecast(PyObject *self, PyObject *args) {
     if (rc != SQRL_OK)
         return ext_raise(ext_state_of(self), &err);
     typedef unsigned long long number;
-    return Py_BuildValue("{s:N,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "items",
-                         f.items == SQRL_UNKNOWN ? Py_NewRef(Py_None)
-                                                 : PyLong_FromUnsignedLongLong(f.items),
-                         "chunks", (number)f.chunks, "shards", (number)f.shards, "blocks",
-                         (number)f.blocks, "block_bytes", (number)f.block_bytes,
-                         "decoded_bytes", (number)f.decoded_bytes, "first_blocks",
-                         (number)f.first_blocks, "first_bytes", (number)f.first_bytes,
-                         "window_bytes", (number)f.window_bytes);
+    return Py_BuildValue(
+        "{s:N,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "items",
+        f.items == SQRL_UNKNOWN ? Py_NewRef(Py_None)
+                                : PyLong_FromUnsignedLongLong(f.items),
+        "chunks", (number)f.chunks, "shards", (number)f.shards, "blocks",
+        (number)f.blocks, "block_bytes", (number)f.block_bytes, "decoded_bytes",
+        (number)f.decoded_bytes, "first_blocks", (number)f.first_blocks, "first_bytes",
+        (number)f.first_bytes, "window_bytes", (number)f.window_bytes, "requests",
+        (number)f.requests, "request_bytes", (number)f.request_bytes, "first_requests",
+        (number)f.first_requests, "first_request_bytes", (number)f.first_request_bytes,
+        "first_rounds", (number)f.first_rounds);
 }
 
 static PyObject *plan_describe(PyObject *self, PyObject *unused) {

@@ -315,7 +315,10 @@ class Stream(Composable):
         Returns:
             items; chunks, shards; blocks and block_bytes (as stored: a request each); decoded_bytes;
             first_blocks and first_bytes (before the first sample comes); window_bytes (in memory
-            together, twice). ``squirrel simulate`` does this for all ranks of a topology.
+            together, twice). For remote data also requests and request_bytes of a cold pass, its
+            indexes included; first_requests, first_request_bytes and first_rounds (of requests
+            that wait for each other) before the first sample or batch. ``squirrel simulate`` does
+            this for all ranks of a topology.
 
         Raises:
             ArgumentError: behind take, skip and distribute(steps=).

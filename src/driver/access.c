@@ -68,6 +68,8 @@ static int positions(struct sqrl_source *source, const uint64_t **out,
     int rc = first ? SQRL_OK : SQRL_E_NO_MEMORY;
     for (uint64_t i = 0; rc == SQRL_OK && i < shards; i++) {
         uint64_t samples;
+        if (i == 0 && sqrl_source_shard(source, i)->samples == SQRL_UNKNOWN)
+            sqrl_source_open_ahead(source, 0, shards);
         rc = shard_samples(source, i, &samples, err);
         if (rc == SQRL_OK && __builtin_add_overflow(first[i], samples, &first[i + 1]))
             rc = sqrl_error_set(err, SQRL_E_LIMIT, "the shards claim 2^64 samples");

@@ -15,6 +15,9 @@ SQRL_CHECK int sqrl_shard_open_file(struct sqrl_source *source, uint64_t shard,
 SQRL_CHECK int sqrl_shard_open_in(struct sqrl_source *source, uint64_t shard,
                                   struct sqrl_file *file, struct sqrl_shard_reader **out,
                                   struct sqrl_error *err);
+/* Reads the indexes of far shards [from, to), many at a time, so that opening those finds
+ * them; does nothing for local ones. */
+void sqrl_source_open_ahead(struct sqrl_source *source, uint64_t from, uint64_t to);
 /* Borrowed. */
 struct sqrl_file *sqrl_shard_reader_file(const struct sqrl_shard_reader *reader);
 bool sqrl_source_local(const struct sqrl_source *source);

@@ -462,6 +462,8 @@ static uint64_t count_samples(struct sqrl_source *source) {
     uint64_t total = 0;
     for (uint64_t i = 0; i < source->count; i++) {
         uint64_t samples = source->shards[i].samples;
+        if (samples == SQRL_UNKNOWN && i % MAX_OPEN == 0)
+            sqrl_source_open_ahead(source, i, source->count);
         if (samples == SQRL_UNKNOWN) {
             struct sqrl_core *core = NULL;
             if (sqrl_core_get(source, i, &core, NULL) == SQRL_OK)
@@ -496,6 +498,8 @@ static int read_schema(struct sqrl_source *source, struct sqrl_schema *out, bool
     *whole = true;
     for (uint64_t i = 0; i < source->count && *whole; i++) {
         struct sqrl_core *core = NULL;
+        if (i % MAX_OPEN == 0)
+            sqrl_source_open_ahead(source, i, source->count);
         int rc = sqrl_core_get(source, i, &core, err);
         if (!rc && core->info.schema)
             rc = sqrl_schema_merge(out, core->info.schema, err);

@@ -9,6 +9,10 @@
 #define SQRL_NATIVE_VERSION 1u
 #define SQRL_NATIVE_SUFFIX ".sqrl"
 
+/* Read of a shard's end in the hope that it holds the footer; with a block it stays below
+ * 1.1 MB. */
+#define SQRL_NATIVE_TAIL_BYTES (48u * 1024u)
+
 /* A block's raw bytes never exceed this: a sample is at most 2 GiB, and a block holds at
  * most one that is larger than the block size. */
 #define SQRL_NATIVE_MAX_RAW ((UINT64_C(1) << 31) + (UINT64_C(1) << 30))

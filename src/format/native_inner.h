@@ -22,8 +22,6 @@
 /* The last bytes of the file. */
 #define NATIVE_TRAILER_BYTES 40u
 #define NATIVE_MAGIC "\x89SQRL\r\n\x1a"
-/* Read in the hope that it holds the footer; with a block it stays below 1.1 MB. */
-#define NATIVE_TAIL_BYTES (48u * 1024u)
 #define NATIVE_MAX_FOOTER (UINT64_C(1) << 30)
 
 /* A record of the block table. */

@@ -374,7 +374,7 @@ int native_tail_read(struct sqrl_context *context, struct sqrl_file *file,
     uint64_t bytes = out->file_bytes;
     if (bytes < NATIVE_TRAILER_BYTES)
         return no_trailer(file, err);
-    size_t got = (size_t)SQRL_MIN(bytes, (uint64_t)NATIVE_TAIL_BYTES);
+    size_t got = (size_t)SQRL_MIN(bytes, (uint64_t)SQRL_NATIVE_TAIL_BYTES);
     struct sqrl_buffer *tail = NULL, *footer = NULL;
     struct trailer trailer;
     int rc = sqrl_buffer_new(context, got, &tail, err);

@@ -356,6 +356,7 @@ void sqrl_executor_unref(struct sqrl_iterator *it) {
     }
     free(it->worker);
     free(it->io_worker);
+    free(it->indexes);
     for (uint32_t f = 0; f < it->filters; f++)
         free(it->filter[f].map);
     free(it->filter);

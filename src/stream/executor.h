@@ -268,6 +268,7 @@ struct sqrl_iterator {
     uint64_t nodes;  /* estimate of a sample's nodes */
     uint64_t resume_chunk;
     uint64_t resume_row; /* samples of the first chunk that an earlier run has given */
+    uint8_t *indexes;    /* [shards]: 1 where it was read for the order; NULL: none was */
     bool order_ended;
     bool order_failed; /* no memory for a strand: the end is an error */
     bool order_short;  /* a chunk has less samples than its index says: the same */
@@ -347,6 +348,9 @@ SQRL_CHECK int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *bloc
                                   uint64_t *count, struct sqrl_error *err);
 
 /* --- sequence.c --- */
+/* sqrl_shard_open for what the order needs to know of it; noted in it->indexes. */
+SQRL_CHECK int sqrl_index_open(struct sqrl_iterator *it, uint64_t shard,
+                               struct sqrl_shard_reader **out, struct sqrl_error *err);
 SQRL_CHECK int sqrl_sequence_open(struct sqrl_iterator *it,
                                   const struct sqrl_schema *schema,
                                   struct sqrl_states *states, struct sqrl_error *err);

@@ -40,6 +40,16 @@ static uint64_t nodes_per_sample(const struct sqrl_schema *schema) {
     return nodes;
 }
 
+int sqrl_index_open(struct sqrl_iterator *it, uint64_t shard,
+                    struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    if (!it->indexes)
+        it->indexes = sqrl_calloc(it->shards + 1, 1, "order", err);
+    if (!it->indexes)
+        return SQRL_E_NO_MEMORY;
+    it->indexes[shard] = 1;
+    return sqrl_shard_open(it->source, shard, out, err);
+}
+
 /* What is known of a shard; indexed ones that were not opened yet tell when asked. */
 static int shard_facts(struct sqrl_iterator *it, uint64_t s, uint64_t nodes,
                        struct sqrl_order_shard *out, struct sqrl_error *err) {
@@ -51,7 +61,9 @@ static int shard_facts(struct sqrl_iterator *it, uint64_t s, uint64_t nodes,
     if ((it->kind != SQRL_ORDER_AS_IT_LIES || it->plan->distributed) && wanted &&
         shard->format && shard->format->flags & SQRL_FORMAT_INDEXED) {
         struct sqrl_shard_reader *reader;
-        int code = sqrl_shard_open(it->source, s, &reader, err);
+        if (!it->indexes)
+            sqrl_source_open_ahead(it->source, s, it->shards);
+        int code = sqrl_index_open(it, s, &reader, err);
         if (code)
             return code;
         const struct sqrl_shard_info *info = sqrl_shard_reader_info(reader);

@@ -3,6 +3,7 @@
  */
 #include <stdlib.h>
 
+#include "driver/fetch.h"
 #include "stream/deal.h"
 #include "stream/executor.h"
 
@@ -59,7 +60,7 @@ static int units_of_footer(struct sqrl_iterator *it, uint64_t s, uint64_t most,
                            struct units *units, struct sqrl_error *err) {
     struct sqrl_shard_reader *reader;
     const struct sqrl_shard *shard = sqrl_source_shard(it->source, s);
-    int code = sqrl_shard_open(it->source, s, &reader, err);
+    int code = sqrl_index_open(it, s, &reader, err);
     if (code)
         return code;
     uint64_t blocks = sqrl_shard_reader_info(reader)->blocks;
@@ -94,6 +95,8 @@ int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *block_bytes,
         bool fine = chunk != NULL;
         for (; end < chunks && chunk[end].shard == s; end++)
             fine = fine && (chunk[end].blocks == 1 || chunk[end].blocks <= 2 * most);
+        if (!fine && !it->indexes)
+            sqrl_source_open_ahead(it->source, s, it->shards);
         if (!fine)
             code = units_of_footer(it, s, most, &units, err);
         for (; at < end && !code && fine; at++)

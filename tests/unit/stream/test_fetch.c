@@ -385,17 +385,18 @@ static void closes_at_once(void **state) {
 /* What is good before a failed request comes first, then its error. */
 static void errors_in_place(void **state) {
     for (unsigned read = 1; read < 15; read += 2) {
-        struct fault_plan plan_ = {0};
+        static struct fault_plan plans[8]; /* reads may go on behind close */
+        struct fault_plan *faults = &plans[read / 2];
         struct sqrl_fs *fs = NULL;
-        assert_int_equal(fault_fs_new(memory, &plan_, &fs, NULL), SQRL_OK);
+        assert_int_equal(fault_fs_new(memory, faults, &fs, NULL), SQRL_OK);
         sqrl_fs_set_flags(fs, sqrl_fs_flags(fs) & ~(uint32_t)SQRL_FS_LOCAL);
         struct sqrl_source *source = open_in(fs, "native");
         struct sqrl_plan *plan = plan_of(source, false);
         struct sqrl_iterator *it = NULL;
         struct sqrl_error err = {0};
         uint64_t count;
-        plan_.fail_read = plan_.reads + read;
-        plan_.times = UINT_MAX;
+        faults->fail_read = faults->reads + read;
+        faults->times = UINT_MAX;
         assert_int_equal(sqrl_iterator_open(plan, &it, NULL), SQRL_OK);
         assert_int_equal(drain(it, ids, &count, &err), SQRL_E_IO);
         assert_true(count < SAMPLES);
@@ -607,6 +608,47 @@ static void epochs_overlap(void **state) {
     assert_int_equal(get(&gate.under_way), 0);
 }
 
+/* What is forecast is what a cold run asks for, of whole shards, of windows of them, of
+ * one rank's part. */
+static void forecast_is_a_run(void **state) {
+    for (unsigned kind = 0; kind < 6; kind++) {
+        struct sqrl_fs *fs = throttled();
+        struct sqrl_forecast forecast;
+        struct sqrl_fs_metrics before, after;
+        for (unsigned run = 0; run < 2; run++) { /* each of a source of its own */
+            struct sqrl_source *source = open_in(run ? fs : memory, "native");
+            struct sqrl_plan *plan = plan_of(source, kind % 2), *part = NULL;
+            struct sqrl_iterator *it = NULL;
+            uint64_t count;
+            if (kind >= 2) {
+                struct sqrl_distribute_options o = {.size = sizeof o};
+                o.topology = (struct sqrl_topology){kind / 2 - 1, 3, 0, 1};
+                assert_int_equal(sqrl_plan_distribute(plan, &o, &part, NULL), SQRL_OK);
+                sqrl_plan_unref(plan);
+                plan = part;
+            }
+            if (!run) {
+                assert_int_equal(sqrl_plan_forecast(plan, 0, &forecast, NULL), SQRL_OK);
+            } else {
+                sqrl_fs_metrics(fs, &before);
+                assert_int_equal(sqrl_iterator_open(plan, &it, NULL), SQRL_OK);
+                assert_int_equal(drain(it, ids, &count, NULL), SQRL_OK);
+                sqrl_iterator_close(it);
+                sqrl_fs_metrics(fs, &after);
+                assert_int_equal(count, forecast.items);
+                assert_int_equal(after.bytes - before.bytes, forecast.request_bytes);
+                assert_int_equal(after.requests - before.requests, forecast.requests);
+                assert_true(forecast.first_requests <= forecast.requests);
+                assert_true(forecast.first_requests > 0);
+                assert_int_equal(forecast.first_rounds, kind == 0 ? 1 : 2);
+            }
+            sqrl_plan_unref(plan);
+            sqrl_source_unref(source);
+        }
+        sqrl_fs_unref(fs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_in_order),
@@ -621,6 +663,7 @@ int main(void) {
         cmocka_unit_test(by_position),
         cmocka_unit_test(opening_many_shards),
         cmocka_unit_test(epochs_overlap),
+        cmocka_unit_test(forecast_is_a_run),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
