@@ -236,6 +236,31 @@ int sqrl_catalog_refer(struct sqrl_context *context, const char *reference,
     return code;
 }
 
+/* What a catalog from elsewhere says is not trusted to reach into this network. */
+static int public_only(struct sqrl_context *context, const char *reference,
+                       const struct sqrl_catalog_source *source,
+                       const struct sqrl_settings *more, struct sqrl_settings *out,
+                       struct sqrl_error *err) {
+    struct arguments arguments = {0};
+    size_t count = more ? more->count : 0;
+    struct sqrl_setting *items = sqrl_calloc(count + 1, sizeof *items, "settings", err);
+    int code = items ? read_arguments(source, NULL, &arguments, err) : SQRL_E_NO_MEMORY;
+    *out = (struct sqrl_settings){items, count};
+    if (items && count)
+        memcpy(items, more->items, count * sizeof *items);
+    const struct sqrl_fs_ops *from = sqrl_fs_ops_for_url(context, reference);
+    const struct sqrl_fs_ops *fs =
+        code ? NULL : sqrl_fs_ops_for_url(context, arguments.url);
+    const struct sqrl_option *option = fs ? fs->options : NULL;
+    while (option && option->name && strcmp(option->name, "public_only") != 0)
+        option++;
+    bool remote = *reference != '#' && from && (from->flags & SQRL_FS_URL);
+    if (remote && option && option->name)
+        items[out->count++] = (struct sqrl_setting){"public_only", "true"};
+    reset_arguments(&arguments);
+    return code;
+}
+
 int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
                       const struct sqrl_settings *more, struct sqrl_source **out,
                       struct sqrl_error *err) {
@@ -245,7 +270,11 @@ int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
     int code = sqrl_catalog_refer(context, reference, &catalog, &source, err);
     if (code)
         return code;
-    code = sqrl_catalog_source_open(context, &source, more, out, err);
+    struct sqrl_settings settings;
+    code = public_only(context, reference, &source, more, &settings, err);
+    if (!code)
+        code = sqrl_catalog_source_open(context, &source, &settings, out, err);
+    free((void *)settings.items);
     if (code) {
         size_t size = (size_t)(strrchr(reference, '#') - reference);
         sqrl_error_at(err, code, "%.*s", (int)(size ? size : 19),

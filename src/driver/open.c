@@ -192,10 +192,14 @@ static int look_up(struct sqrl_driver_args *args, const char *name,
 
 /* Far away every question costs a round trip, and listing thousands of shards several:
  * where a directory's commits may answer all of them they are asked for first. */
+/* `pin`: it is this commit alone that was named. */
 static int ask_commits(const struct sqrl_driver_args *args, const char *driver,
-                       struct sqrl_commits *out, struct sqrl_error *err) {
+                       const char *pin, struct sqrl_commits *out,
+                       struct sqrl_error *err) {
     const struct sqrl_format_ops *format;
     *out = (struct sqrl_commits){NULL, 0, 0};
+    if (pin)
+        return sqrl_commits_read_one(args->context, args->fs, args->path, pin, out, err);
     if (sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL ||
         (driver && strcmp(driver, sqrl_driver_native.name) != 0))
         return SQRL_OK;
@@ -213,8 +217,9 @@ static int ask_commits(const struct sqrl_driver_args *args, const char *driver,
 }
 
 /* args: context, fs, url and path. */
-static int open_in(struct sqrl_driver_args *args, const struct sqrl_settings *settings,
-                   struct sqrl_source **out, struct sqrl_error *err) {
+static int open_in(struct sqrl_driver_args *args, const char *pin,
+                   const struct sqrl_settings *settings, struct sqrl_source **out,
+                   struct sqrl_error *err) {
     struct sqrl_settings own = {NULL, 0}; /* without the file system's */
     const struct sqrl_driver_ops *driver = NULL;
     struct sqrl_shard_list list = {.fs = NULL};
@@ -224,7 +229,7 @@ static int open_in(struct sqrl_driver_args *args, const struct sqrl_settings *se
         return SQRL_E_NO_MEMORY;
     const char *name = sqrl_settings_text(settings, open_options, "driver");
     struct sqrl_commits commits;
-    int rc = ask_commits(args, name, &commits, err);
+    int rc = ask_commits(args, name, pin, &commits, err);
     if (!rc && commits.count) {
         args->stat.directory = true;
         driver = &sqrl_driver_native;
@@ -250,6 +255,24 @@ static int open_in(struct sqrl_driver_args *args, const struct sqrl_settings *se
 
 static const struct sqrl_settings no_settings = {NULL, 0};
 
+/* "DIRECTORY/_sqrl/ID.idx" names that commit alone; all else is opened as it is named. */
+static int open_named(struct sqrl_driver_args *args, const struct sqrl_settings *settings,
+                      struct sqrl_source **out, struct sqrl_error *err) {
+    char id[SQRL_COMMIT_ID_BYTES], other[SQRL_COMMIT_ID_BYTES];
+    size_t in_path = sqrl_commit_path(args->path, id);
+    size_t in_url = sqrl_commit_path(args->url, other);
+    if (!in_path || !in_url)
+        return open_in(args, NULL, settings, out, err);
+    char *path = sqrl_format(err, "%.*s", (int)in_path, args->path);
+    char *url = path ? sqrl_format(err, "%.*s", (int)in_url, args->url) : NULL;
+    args->path = path;
+    args->url = url;
+    int rc = url ? open_in(args, id, settings, out, err) : SQRL_E_NO_MEMORY;
+    free(path);
+    free(url);
+    return rc;
+}
+
 int sqrl_open_in(struct sqrl_context *context, struct sqrl_fs *fs, const char *url,
                  const char *path, const struct sqrl_settings *settings,
                  struct sqrl_source **out, struct sqrl_error *err) {
@@ -259,7 +282,7 @@ int sqrl_open_in(struct sqrl_context *context, struct sqrl_fs *fs, const char *u
     settings = settings ? settings : &no_settings;
     int rc = sqrl_fs_add_cache(settings, url, path, &args.fs, err);
     if (!rc)
-        rc = open_in(&args, settings, out, err);
+        rc = open_named(&args, settings, out, err);
     sqrl_fs_unref(args.fs);
     return rc;
 }
@@ -275,7 +298,7 @@ int sqrl_open(struct sqrl_context *context, const char *url,
     if (rc)
         return rc;
     args.path = path;
-    rc = open_in(&args, settings, out, err);
+    rc = open_named(&args, settings, out, err);
     free(path);
     sqrl_fs_unref(args.fs);
     return rc;

@@ -82,6 +82,13 @@ struct sqrl_commits {
 SQRL_CHECK int sqrl_commits_read(struct sqrl_context *context, struct sqrl_fs *fs,
                                  const char *directory, struct sqrl_commits *out,
                                  struct sqrl_error *err);
+/* One commit alone: `id` as sqrl_commit_path found it. Reset also on failure. */
+SQRL_CHECK int sqrl_commits_read_one(struct sqrl_context *context, struct sqrl_fs *fs,
+                                     const char *directory, const char *id,
+                                     struct sqrl_commits *out, struct sqrl_error *err);
+/* Is this the path or URL of a commit file, "DIRECTORY/_sqrl/ID.idx"? Then the length of
+ * DIRECTORY, and its id; else 0. */
+size_t sqrl_commit_path(const char *path, char id[SQRL_COMMIT_ID_BYTES]);
 void sqrl_commits_reset(struct sqrl_commits *commits);
 /* One commit file's bytes. `id` is from its name. Reset (sqrl_commit_reset) also on
  * failure. */

@@ -249,3 +249,35 @@ int sqrl_commits_read(struct sqrl_context *context, struct sqrl_fs *fs,
         sqrl_error_clear(err);
     }
 }
+
+int sqrl_commits_read_one(struct sqrl_context *context, struct sqrl_fs *fs,
+                          const char *directory, const char *id, struct sqrl_commits *out,
+                          struct sqrl_error *err) {
+    struct commit_id one = {.bytes = 0};
+    memcpy(one.text, id, SQRL_MIN(strlen(id), sizeof one.text - 1));
+    *out = (struct sqrl_commits){0};
+    out->items = sqrl_calloc(1, sizeof *out->items, "a commit", err);
+    if (!out->items)
+        return SQRL_E_NO_MEMORY;
+    out->count = 1;
+    int rc = commit_load(context, fs, directory, &one, &out->items[0], err);
+    if (rc == SQRL_OK)
+        make_fingerprint(out);
+    return rc;
+}
+
+size_t sqrl_commit_path(const char *path, char id[SQRL_COMMIT_ID_BYTES]) {
+    static const char folder[] = "/" SQRL_COMMIT_DIRECTORY "/";
+    size_t suffix = strlen(SQRL_COMMIT_SUFFIX), inner = sizeof folder - 1;
+    const char *name = strrchr(path, '/');
+    size_t before = name ? (size_t)(name + 1 - path) : 0,
+           size = name ? strlen(name + 1) : 0;
+    if (before <= inner || strncmp(name + 1 - inner, folder, inner) != 0 ||
+        size <= suffix || strcmp(name + 1 + size - suffix, SQRL_COMMIT_SUFFIX) != 0 ||
+        !commit_id_valid(name + 1, size - suffix) ||
+        size - suffix >= SQRL_COMMIT_ID_BYTES)
+        return 0;
+    memcpy(id, name + 1, size - suffix);
+    id[size - suffix] = 0;
+    return before - inner;
+}

@@ -38,6 +38,8 @@ struct http_fs {
     struct sqrl_lock lock; /* guards what follows */
     struct entry *known[KNOWN];
     unsigned next;
+    char *no_list; /* where there is no LIST, as was found at that time */
+    uint64_t no_list_until_ns;
 };
 
 static const struct sqrl_option options[] = {
@@ -137,6 +139,7 @@ static void close_fs(void *state) {
     sqrl_http_policy_free(&fs->policy);
     sqrl_http_headers_free(&fs->headers);
     free(fs->keys);
+    free(fs->no_list);
     sqrl_lock_reset(&fs->lock);
 }
 
@@ -226,6 +229,30 @@ static int make_entry(struct http_fs *fs, const char *path, const struct sqrl_st
     return SQRL_OK;
 }
 
+/* Was that list looked for, in vain, a moment ago? */
+static bool is_missing(struct http_fs *fs, const char *list) {
+    sqrl_lock_take(&fs->lock);
+    bool missing = fs->no_list && sqrl_now_ns() < fs->no_list_until_ns &&
+                   strcmp(fs->no_list, list) == 0;
+    sqrl_lock_drop(&fs->lock);
+    return missing;
+}
+
+/* Takes `list`. */
+static void keep_missing(struct http_fs *fs, char *list) {
+    sqrl_lock_take(&fs->lock);
+    char *old = fs->no_list;
+    fs->no_list = list;
+    fs->no_list_until_ns = sqrl_now_ns() + FRESH_NS;
+    sqrl_lock_drop(&fs->lock);
+    free(old);
+}
+
+static bool is_list(const char *path) {
+    size_t size = strlen(path), n = strlen(LIST);
+    return size > n && path[size - n - 1] == '/' && strcmp(path + size - n, LIST) == 0;
+}
+
 static int look_up(struct http_fs *fs, const char *path, struct entry **out, char **moved,
                    struct sqrl_error *err) {
     if (moved)
@@ -233,9 +260,14 @@ static int look_up(struct http_fs *fs, const char *path, struct entry **out, cha
     *out = find_entry(fs, path);
     if (*out)
         return SQRL_OK;
+    if (is_list(path) && is_missing(fs, path))
+        return sqrl_error_set(err, SQRL_E_NOT_FOUND, "there is no such file");
     int rc = make_entry(fs, path, NULL, out, moved, err);
+    char *copy = NULL;
     if (rc == SQRL_OK)
         keep_entry(fs, *out);
+    else if (rc == SQRL_E_NOT_FOUND && is_list(path) && (copy = sqrl_strdup(path, NULL)))
+        keep_missing(fs, copy);
     return rc;
 }
 
