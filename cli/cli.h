@@ -169,6 +169,11 @@ void cli_progress_start(struct cli_progress *progress, const struct cli_args *ar
 void cli_progress_show(struct cli_progress *progress, uint64_t done, uint64_t bytes);
 void cli_progress_end(struct cli_progress *progress);
 
+/* --- order_plot.c --- */
+/* Writes an SVG file: order[i] is the position in the source of what came as number i. */
+int cli_plot_order(const char *path, const char *title, const uint64_t *order,
+                   size_t count, struct sqrl_error *err);
+
 /* "1 shard", "2 shards"; writes into out[48]. */
 const char *cli_count_text(uint64_t count, const char *what, char *out);
 /* "1.5 MiB"; writes into out[32]. */

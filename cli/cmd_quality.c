@@ -125,6 +125,13 @@ static int run_quality(struct cli_args *args) {
     size_t common = pass.count < other.count ? pass.count : other.count;
     if (code == SQRL_OK)
         code = sqrl_kendall_tau(pass.order, other.order, common, &between, &err);
+    const char *plot = cli_value(args, "plot");
+    if (code == SQRL_OK && plot) {
+        char title[120];
+        snprintf(title, sizeof title, "tau %+.3f, %.1f shards in a batch of %llu",
+                 quality.tau, quality.batch_groups, (unsigned long long)batch);
+        code = cli_plot_order(plot, title, pass.order, pass.count, &err);
+    }
     if (code == SQRL_OK)
         print_quality(args, &pass, batch, &quality, between);
     sqrl_plan_unref(plan);
@@ -139,6 +146,7 @@ static const struct cli_option quality_options[] = {
     {"window", 0, "SIZE", "of --shuffle, in memory together (64 MiB); none: no window"},
     {"batch", 'b', "N", "samples of a batch (256)"},
     {"epoch", 0, "N", "which epoch's order (0); it is compared with the next one's"},
+    {"plot", 0, "FILE", "write a picture (SVG) of positions in the source, as they come"},
     CLI_PLAN_OPTIONS,
     {0}};
 

@@ -29,6 +29,14 @@ struct sqrl_iterator;
  * names must be one (the pack option "index"), else SQRL_E_NOT_FOUND. */
 SQRL_CHECK int sqrl_source_where(struct sqrl_source *source, const char *expression,
                                  struct sqrl_source **out, struct sqrl_error *err);
+/* A part of the samples by numbers of their own: those whose hash of the seed, their
+ * shard's name and their number in it, from 0 to 1, is in [from, to), or all others. A
+ * sample stays in its part when shards are appended. SQRL_E_UNSUPPORTED where samples are
+ * not counted, and on a subset. 12 bytes a sample of the part while it is made, 4 then.
+ */
+SQRL_CHECK int sqrl_source_part(struct sqrl_source *source, uint64_t seed, double from,
+                                double to, bool others, struct sqrl_source **out,
+                                struct sqrl_error *err);
 
 /* Every plan function takes a reference to `plan` of its own. */
 SQRL_CHECK int sqrl_plan_source(struct sqrl_source *source, struct sqrl_plan **out,
@@ -130,7 +138,21 @@ SQRL_CHECK int sqrl_plan_take(struct sqrl_plan *plan, uint64_t n, struct sqrl_pl
                               struct sqrl_error *err);
 SQRL_CHECK int sqrl_plan_skip(struct sqrl_plan *plan, uint64_t n, struct sqrl_plan **out,
                               struct sqrl_error *err);
-enum sqrl_on_error { SQRL_ON_ERROR_RAISE, SQRL_ON_ERROR_SKIP, SQRL_ON_ERROR_SUBSTITUTE };
+enum sqrl_on_error {
+    SQRL_ON_ERROR_RAISE,
+    SQRL_ON_ERROR_SKIP,
+    SQRL_ON_ERROR_SUBSTITUTE,
+    SQRL_ON_ERROR_ASK
+};
+
+/* A bad sample, or the samples of a bad block, that on_error let pass. */
+struct sqrl_bad {
+    uint64_t shard;  /* index within the source */
+    uint64_t block;  /* within the shard; SQRL_UNKNOWN: of the shard, or the rest of it */
+    uint64_t sample; /* within the shard; SQRL_UNKNOWN: all of the block */
+    uint64_t samples; /* how many were left out or replaced; SQRL_UNKNOWN: not known */
+    struct sqrl_error error;
+};
 
 /* Zero means the default. Set `size` to sizeof(struct sqrl_on_error_options). */
 struct sqrl_on_error_options {
@@ -140,14 +162,25 @@ struct sqrl_on_error_options {
     /* So many failures in a row (0: 100), or in one run (0: 10,000; UINT64_MAX: no
      * limit), are one too many: the last one's error ends the stream. */
     uint64_t consecutive, total;
+    /* With SQRL_ON_ERROR_ASK: what is to become of this one, RAISE, SKIP or SUBSTITUTE.
+     * RAISE ends the stream with *err, which holds bad->error and may be changed. Called
+     * on threads of the library, one at a time for each iterator, in the order of the
+     * stream, ahead of the consumer. */
+    enum sqrl_on_error (*ask)(void *arg, const struct sqrl_bad *bad,
+                              struct sqrl_error *err);
+    void *arg;
+    void (*release)(void *arg); /* or NULL: when the plan and its iterators are gone, and
+                                   on failure here; any thread */
 };
 /* What becomes of bad samples, wherever the stage stands: the data of a block can't be
  * read, or a sample does not fit a filter or a column. SKIP leaves them out; SUBSTITUTE
  * gives the last good sample again in their place (before the first good one: that), so
  * that numbers stay what they were, on every rank. A bad block of an indexed shard is one
- * failure with all its samples; of a shard that is only read from the front all that
- * comes behind the damage is left out under both. Errors of the program, of memory, or of
- * the columns as a whole are raised. Must stand before batch. */
+ * failure with all its samples, and so is a shard that can't be opened, where it is known
+ * how many samples it holds (native shards with commits, indexes beside the files); of a
+ * shard that is only read from the front all that comes behind the damage is left out
+ * under both. Errors of the program, of memory, or of the columns as a whole are raised.
+ * Must stand before batch. */
 SQRL_CHECK int sqrl_plan_on_error(struct sqrl_plan *plan,
                                   const struct sqrl_on_error_options *options,
                                   struct sqrl_plan **out, struct sqrl_error *err);
@@ -265,6 +298,12 @@ SQRL_CHECK int sqrl_iterator_state(struct sqrl_iterator *iterator, uint64_t unre
  * buckets, SQRL_E_INVALID when no batch of so many rows was handed out. */
 SQRL_CHECK int sqrl_iterator_state_in_batch(struct sqrl_iterator *iterator, uint64_t rows,
                                             char **out, struct sqrl_error *err);
+/* A number for the random choices made for one sample (augmentations), the same on every
+ * rank, worker and thread, wherever the data lie: of the seed, the epoch, the last name
+ * in `shard` (a path), the sample's number within the shard, and which result of that
+ * sample it is for (0, 1, ...). Never changes from release to release. */
+SQRL_API uint64_t sqrl_sample_seed(uint64_t seed, uint64_t epoch, const char *shard,
+                                   uint64_t sample, uint64_t repeat);
 /* The next run of samples; *out is NULL at the end. A run is the caller's until
  * sqrl_run_release. Errors take their place in the sequence: what was good before comes
  * first. After an error or the end every further call repeats it. */
@@ -308,16 +347,8 @@ struct sqrl_forecast {
 SQRL_CHECK int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch,
                                   struct sqrl_forecast *out, struct sqrl_error *err);
 
-/* A bad sample, or the samples of a bad block, that on_error let pass. */
-struct sqrl_bad {
-    uint64_t shard;   /* index within the source */
-    uint64_t block;   /* within the shard; SQRL_UNKNOWN: the rest of the shard */
-    uint64_t sample;  /* within the shard; SQRL_UNKNOWN: all of the block */
-    uint64_t samples; /* how many were left out or replaced; SQRL_UNKNOWN: not known */
-    struct sqrl_error error;
-};
-/* Copies those from number `first` on into out[capacity]; returns how many there are: the
- * first 10,000 are kept. Any thread, until the iterator is closed. */
+/* Copies what on_error let pass, from number `first` on, into out[capacity]; returns how
+ * many there are: the first 10,000 are kept. Any thread, until the iterator is closed. */
 SQRL_API size_t sqrl_iterator_bad(struct sqrl_iterator *iterator, struct sqrl_bad *out,
                                   size_t first, size_t capacity);
 

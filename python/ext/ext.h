@@ -114,6 +114,11 @@ struct ext_gate;
 struct ext_gate *ext_gate_new(void);
 void ext_gate_close(struct ext_gate *gate); /* waits for the calls under way */
 void ext_gate_forked(struct ext_gate *gate);
+/* A thread of the library takes the GIL; false when the interpreter is ending. */
+bool ext_gate_enter(struct ext_gate *gate, PyGILState_STATE *gil);
+void ext_gate_leave(struct ext_gate *gate, PyGILState_STATE gil);
+/* Turns the exception that is set into an error; returns its code. */
+int ext_fail(struct sqrl_error *err);
 /* A file system whose calls go to `files`, a squirrel._remote.Files; -1 with an
  * exception. */
 int ext_remote_fs(struct ext_state *state, PyObject *files, struct sqrl_fs **out);
@@ -246,6 +251,10 @@ PyObject *ext_source_new(struct ext_state *state, struct sqrl_source *source,
 PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan, bool tuples);
 struct sqrl_plan *ext_plan_get(PyObject *self);
 bool ext_plan_tuples(PyObject *self);
+/* A new Plan of the same kind, or the error as an exception. */
+PyObject *ext_plan_result(PyObject *self, int rc, struct sqrl_plan **out,
+                          const struct sqrl_error *err);
+PyObject *ext_plan_on_error(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options, bool copy,
                            bool tuples);
@@ -273,6 +282,9 @@ PyObject *ext_memory_new(struct ext_state *state,
                          struct sqrl_buffer *buffer); /* steals */
 /* A squirrel.Batch from a native batch; steals the reference. */
 PyObject *ext_batch_new(struct ext_state *state, struct sqrl_batch *batch);
+
+/* What on_error let pass, as a dict. */
+PyObject *ext_bad(struct sqrl_source *source, const struct sqrl_bad *bad);
 
 /* {"samples": ..., "shards": ...} */
 PyObject *ext_report(const struct sqrl_pack_report *report);

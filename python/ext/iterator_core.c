@@ -152,11 +152,6 @@ PyObject *core_stats(struct core *core) {
     return list;
 }
 
-static PyObject *number_or_none(uint64_t number) {
-    return number == SQRL_UNKNOWN ? Py_NewRef(Py_None)
-                                  : PyLong_FromUnsignedLongLong(number);
-}
-
 PyObject *core_bad(struct core *core) {
     PyObject *list = PyList_New(0);
     struct sqrl_bad *bad = malloc(sizeof *bad);
@@ -168,13 +163,7 @@ PyObject *core_bad(struct core *core) {
         core->iterator == NULL ? 0 : sqrl_iterator_bad(core->iterator, NULL, 0, 0);
     for (size_t i = 0; list != NULL && i < count; i++) {
         sqrl_iterator_bad(core->iterator, bad, i, 1);
-        const struct sqrl_shard *file = sqrl_source_shard(core->source, bad->shard);
-        PyObject *item = Py_BuildValue(
-            "{s:N,s:N,s:N,s:N,s:s,s:s}", "file",
-            file == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeFSDefault(file->path),
-            "block", number_or_none(bad->block), "sample", number_or_none(bad->sample),
-            "samples", number_or_none(bad->samples), "error", bad->error.message, "where",
-            bad->error.where);
+        PyObject *item = ext_bad(core->source, bad);
         if (item == NULL || PyList_Append(list, item) < 0)
             Py_CLEAR(list);
         Py_XDECREF(item);

@@ -460,7 +460,22 @@ static PyObject *native_topology(PyObject *module, PyObject *args) {
                          (unsigned long long)t.workers);
 }
 
+static PyObject *native_sample_seed(PyObject *module, PyObject *args) {
+    unsigned long long seed, epoch, sample, repeat;
+    PyObject *shard;
+    if (!PyArg_ParseTuple(args, "KKO&KK:sample_seed", &seed, &epoch,
+                          PyUnicode_FSConverter, &shard, &sample, &repeat))
+        return NULL;
+    uint64_t number =
+        sqrl_sample_seed(seed, epoch, PyBytes_AsString(shard), sample, repeat);
+    Py_DECREF(shard);
+    return PyLong_FromUnsignedLongLong(number);
+}
+
 static PyMethodDef native_methods[] = {
+    {"sample_seed", native_sample_seed, METH_VARARGS,
+     "sample_seed($module, seed, epoch, shard, sample, repeat, /)\n--\n\n"
+     "64 bits of random choices for one sample."},
     {"topology", native_topology, METH_VARARGS,
      "topology($module, rank, world_size, worker, workers, /)\n--\n\n"
      "Those; numbers of ranks and workers that are 0 are found, and whose they are."},

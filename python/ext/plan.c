@@ -33,8 +33,8 @@ static void plan_dealloc(PyObject *self) {
 }
 
 /* What every verb ends with. */
-static PyObject *plan_result(PyObject *self, int rc, struct sqrl_plan **plan,
-                             const struct sqrl_error *err) {
+PyObject *ext_plan_result(PyObject *self, int rc, struct sqrl_plan **plan,
+                          const struct sqrl_error *err) {
     struct ext_state *state = ext_state_of(self);
     return rc != SQRL_OK ? ext_raise(state, err)
                          : ext_plan_new(state, *plan, ((struct plan *)self)->tuples);
@@ -52,8 +52,8 @@ static PyObject *plan_filter(PyObject *self, PyObject *arg) {
                         "a filter expression can't hold a null character");
         return NULL;
     }
-    return plan_result(self, sqrl_plan_filter(ext_plan_get(self), text, &out, &err), &out,
-                       &err);
+    return ext_plan_result(self, sqrl_plan_filter(ext_plan_get(self), text, &out, &err),
+                           &out, &err);
 }
 
 static PyObject *plan_where(PyObject *self, PyObject *arg) {
@@ -85,7 +85,31 @@ static PyObject *plan_where(PyObject *self, PyObject *arg) {
         rc = sqrl_plan_source(source, &out, &err);
     sqrl_source_unref(source);
     Py_END_ALLOW_THREADS
-    return plan_result(self, rc, &out, &err);
+    return ext_plan_result(self, rc, &out, &err);
+}
+
+static PyObject *plan_part(PyObject *self, PyObject *args) {
+    struct sqrl_plan *plan = ext_plan_get(self), *out = NULL;
+    struct sqrl_source *source = NULL;
+    struct sqrl_error err;
+    unsigned long long seed;
+    double from, to;
+    int others, rc;
+    if (!PyArg_ParseTuple(args, "Kddp:part", &seed, &from, &to, &others))
+        return NULL;
+    if (!sqrl_plan_keeps_positions(plan) || sqrl_plan_projection(plan) != NULL) {
+        PyErr_SetString(PyExc_TypeError,
+                        "split() without by= stands in front of all other stages");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    rc = sqrl_source_part(sqrl_plan_get_source(plan), seed, from, to, others != 0,
+                          &source, &err);
+    if (rc == SQRL_OK)
+        rc = sqrl_plan_source(source, &out, &err);
+    sqrl_source_unref(source);
+    Py_END_ALLOW_THREADS
+    return ext_plan_result(self, rc, &out, &err);
 }
 
 /* --- names --- */
@@ -126,7 +150,7 @@ static PyObject *plan_names(PyObject *self, PyObject *arg, bool keep) {
     int rc = keep ? sqrl_plan_select(plan, names, count, &out, &err)
                   : sqrl_plan_drop(plan, names, count, &out, &err);
     free(names);
-    return plan_result(self, rc, &out, &err);
+    return ext_plan_result(self, rc, &out, &err);
 }
 
 static PyObject *plan_select(PyObject *self, PyObject *arg) {
@@ -149,7 +173,7 @@ static PyObject *plan_rename(PyObject *self, PyObject *args) {
     if (new != NULL && count != others)
         PyErr_SetString(PyExc_ValueError, "as many new names as old ones are needed");
     else if (new != NULL)
-        result = plan_result(
+        result = ext_plan_result(
             self, sqrl_plan_rename(ext_plan_get(self), old, new, count, &out, &err), &out,
             &err);
     free(new);
@@ -196,36 +220,7 @@ static PyObject *plan_distribute(PyObject *self, PyObject *args, PyObject *kwarg
     }
     int rc = sqrl_plan_distribute(ext_plan_get(self), &options, &out, &err);
     free(owner);
-    return plan_result(self, rc, &out, &err);
-}
-
-/* --- on_error --- */
-
-static PyObject *plan_on_error(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *keys[] = {"policy", "retries", "consecutive", "total", NULL};
-    static const char *const names[] = {"raise", "skip", "substitute"};
-    struct sqrl_on_error_options options = {.size = sizeof options};
-    struct sqrl_plan *out = NULL;
-    struct sqrl_error err;
-    const char *policy;
-    unsigned long long retries = 0, consecutive = 0, total = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|KKK:on_error", keys, &policy,
-                                     &retries, &consecutive, &total))
-        return NULL;
-    int choice = 0;
-    while (choice < 3 && strcmp(names[choice], policy) != 0)
-        choice++;
-    if (choice == 3) {
-        PyErr_SetString(PyExc_ValueError,
-                        "the policy must be \"raise\", \"skip\" or \"substitute\"");
-        return NULL;
-    }
-    options.policy = (enum sqrl_on_error)choice;
-    options.retries = retries;
-    options.consecutive = consecutive;
-    options.total = total;
-    return plan_result(self, sqrl_plan_on_error(ext_plan_get(self), &options, &out, &err),
-                       &out, &err);
+    return ext_plan_result(self, rc, &out, &err);
 }
 
 /* --- numbers --- */
@@ -236,7 +231,7 @@ static PyObject *plan_shuffle_all(PyObject *self, PyObject *args) {
     unsigned long long seed, window;
     if (!PyArg_ParseTuple(args, "KK:shuffle_all", &seed, &window))
         return NULL;
-    return plan_result(
+    return ext_plan_result(
         self, sqrl_plan_shuffle_all(ext_plan_get(self), seed, window, &out, &err), &out,
         &err);
 }
@@ -250,7 +245,7 @@ static PyObject *plan_number(PyObject *self, PyObject *arg, number_verb verb) {
     unsigned long long n = PyLong_AsUnsignedLongLong(arg);
     if (n == (unsigned long long)-1 && PyErr_Occurred() != NULL)
         return NULL;
-    return plan_result(self, verb(ext_plan_get(self), n, &out, &err), &out, &err);
+    return ext_plan_result(self, verb(ext_plan_get(self), n, &out, &err), &out, &err);
 }
 
 static PyObject *plan_take(PyObject *self, PyObject *arg) {
@@ -333,7 +328,7 @@ static PyObject *plan_batch(PyObject *self, PyObject *args, PyObject *kwargs) {
     int rc = sqrl_plan_batch(ext_plan_get(self), &options, &out, &err);
     free(boundary);
     ext_settings_reset(&fields);
-    return plan_result(self, rc, &out, &err);
+    return ext_plan_result(self, rc, &out, &err);
 }
 
 /* --- looking and running --- */
@@ -429,6 +424,9 @@ static PyMethodDef plan_methods[] = {
     {"where", plan_where, METH_O,
      "where($self, expression, /)\n--\n\nA source of the samples for which the "
      "expression holds."},
+    {"part", plan_part, METH_VARARGS,
+     "part($self, seed, begin, end, others, /)\n--\n\n"
+     "A source of the samples whose numbers' hash is in [begin, end), or of the others."},
     {"select", plan_select, METH_O,
      "select($self, names, /)\n--\n\nKeeps only these fields."},
     {"drop", plan_drop, METH_O, "drop($self, names, /)\n--\n\nRemoves these fields."},
@@ -441,8 +439,9 @@ static PyMethodDef plan_methods[] = {
      "distribute($self, rank=0, world_size=0, worker=0, workers=0, tail='pad', steps=0,\n"
      "           like=0, owners=None)\n--\n\n"
      "Deals the samples among ranks and workers; 0: found."},
-    {"on_error", (PyCFunction)(void (*)(void))plan_on_error, METH_VARARGS | METH_KEYWORDS,
-     "on_error($self, policy, retries=0, consecutive=0, total=0)\n--\n\n"
+    {"on_error", (PyCFunction)(void (*)(void))ext_plan_on_error,
+     METH_VARARGS | METH_KEYWORDS,
+     "on_error($self, policy, retries=0, consecutive=0, total=0, ask=None)\n--\n\n"
      "What becomes of bad samples; 0: the default."},
     {"take", plan_take, METH_O, "take($self, n, /)\n--\n\nThe first n."},
     {"skip", plan_skip, METH_O, "skip($self, n, /)\n--\n\nAll but the first n."},

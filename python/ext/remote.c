@@ -55,7 +55,7 @@ void ext_gate_close(struct ext_gate *gate) {
     Py_END_ALLOW_THREADS
 }
 
-static bool gate_enter(struct ext_gate *gate, PyGILState_STATE *gil) {
+bool ext_gate_enter(struct ext_gate *gate, PyGILState_STATE *gil) {
     pthread_mutex_lock(&gate->mutex);
     bool open = !gate->closed;
     if (open)
@@ -66,7 +66,7 @@ static bool gate_enter(struct ext_gate *gate, PyGILState_STATE *gil) {
     return open;
 }
 
-static void gate_leave(struct ext_gate *gate, PyGILState_STATE gil) {
+void ext_gate_leave(struct ext_gate *gate, PyGILState_STATE gil) {
     PyGILState_Release(gil);
     pthread_mutex_lock(&gate->mutex);
     if (--gate->inside == 0)
@@ -103,8 +103,7 @@ static bool is_retryable(PyObject *type) {
            PyErr_GivenExceptionMatches(type, PyExc_TimeoutError);
 }
 
-/* Takes the exception that is set. */
-static int fail(struct sqrl_error *err) {
+int ext_fail(struct sqrl_error *err) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
@@ -140,10 +139,10 @@ struct remote_file {
 static void remote_close(void *state) {
     struct remote *self = state;
     PyGILState_STATE gil;
-    if (self->files == NULL || !gate_enter(self->gate, &gil))
+    if (self->files == NULL || !ext_gate_enter(self->gate, &gil))
         return;
     Py_CLEAR(self->files);
-    gate_leave(self->gate, gil);
+    ext_gate_leave(self->gate, gil);
 }
 
 /* (size, modified_ns, directory, etag) */
@@ -166,12 +165,12 @@ static int remote_stat(void *fs, const char *path, struct sqrl_stat *out,
                        struct sqrl_error *err) {
     struct remote *self = fs;
     PyGILState_STATE gil;
-    if (!gate_enter(self->gate, &gil))
+    if (!ext_gate_enter(self->gate, &gil))
         return gate_closed(err);
     PyObject *tuple = PyObject_CallMethod(self->files, "stat", "s", path);
-    int rc = tuple == NULL || stat_of(tuple, out) < 0 ? fail(err) : SQRL_OK;
+    int rc = tuple == NULL || stat_of(tuple, out) < 0 ? ext_fail(err) : SQRL_OK;
     Py_XDECREF(tuple);
-    gate_leave(self->gate, gil);
+    ext_gate_leave(self->gate, gil);
     return rc;
 }
 
@@ -223,13 +222,14 @@ static int remote_list(void *fs, const char *path, bool recursive, sqrl_list_fn 
     struct entry *entries = NULL;
     size_t count = 0;
     PyGILState_STATE gil;
-    if (!gate_enter(self->gate, &gil))
+    if (!ext_gate_enter(self->gate, &gil))
         return gate_closed(err);
     PyObject *list =
         PyObject_CallMethod(self->files, "list", "si", path, recursive ? 1 : 0);
-    int rc = list == NULL || entries_of(list, &entries, &count) < 0 ? fail(err) : SQRL_OK;
+    int rc =
+        list == NULL || entries_of(list, &entries, &count) < 0 ? ext_fail(err) : SQRL_OK;
     Py_XDECREF(list);
-    gate_leave(self->gate, gil);
+    ext_gate_leave(self->gate, gil);
     for (size_t i = 0; i < count && rc == SQRL_OK; i++)
         rc = sqrl_cancel_requested(cancel)
                  ? sqrl_error_set(err, SQRL_E_CANCELLED, "listing was cancelled")
@@ -245,16 +245,16 @@ static int remote_file_open(void *fs, const char *path, void *file,
     struct remote *self = fs;
     struct remote_file *opened = file;
     PyGILState_STATE gil;
-    if (!gate_enter(self->gate, &gil))
+    if (!ext_gate_enter(self->gate, &gil))
         return gate_closed(err);
     opened->file = PyObject_CallMethod(self->files, "open", "s", path);
     PyObject *tuple =
         opened->file == NULL ? NULL : PyObject_GetAttrString(opened->file, "stat");
-    int rc = tuple == NULL || stat_of(tuple, stat) < 0 ? fail(err) : SQRL_OK;
+    int rc = tuple == NULL || stat_of(tuple, stat) < 0 ? ext_fail(err) : SQRL_OK;
     Py_XDECREF(tuple);
     if (rc != SQRL_OK)
         Py_CLEAR(opened->file);
-    gate_leave(self->gate, gil);
+    ext_gate_leave(self->gate, gil);
     return rc;
 }
 
@@ -304,7 +304,7 @@ static int remote_file_read(void *fs, void *file, struct sqrl_range *ranges, siz
     PyGILState_STATE gil;
     if (sqrl_cancel_requested(cancel))
         return sqrl_error_set(err, SQRL_E_CANCELLED, "reading was cancelled");
-    if (!gate_enter(self->gate, &gil))
+    if (!ext_gate_enter(self->gate, &gil))
         return gate_closed(err);
     bool good = range_lists(ranges, count, &starts, &ends) == 0;
     if (good)
@@ -314,11 +314,11 @@ static int remote_file_read(void *fs, void *file, struct sqrl_range *ranges, siz
         good = copy_piece(PyList_GetItem(pieces, (Py_ssize_t)i), &ranges[i]) == 0;
     if (!good && PyErr_Occurred() == NULL)
         PyErr_SetString(PyExc_OSError, "it gave another number of ranges than asked for");
-    int rc = good ? SQRL_OK : fail(err);
+    int rc = good ? SQRL_OK : ext_fail(err);
     Py_XDECREF(starts);
     Py_XDECREF(ends);
     Py_XDECREF(pieces);
-    gate_leave(self->gate, gil);
+    ext_gate_leave(self->gate, gil);
     return rc;
 }
 
@@ -326,10 +326,10 @@ static void remote_file_close(void *fs, void *file) {
     struct remote *self = fs;
     struct remote_file *opened = file;
     PyGILState_STATE gil;
-    if (!gate_enter(self->gate, &gil))
+    if (!ext_gate_enter(self->gate, &gil))
         return;
     Py_CLEAR(opened->file);
-    gate_leave(self->gate, gil);
+    ext_gate_leave(self->gate, gil);
 }
 
 static const struct sqrl_fs_ops remote_ops = {

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from squirrel._add_fields import add_fields
     from squirrel._pack import PackReport, pack
     from squirrel.batch import Batch, Column
+    from squirrel.access import sample_rng, sample_seed
     from squirrel.mixing import concat, interleave, mix, sample, zip
 
 __all__ = [
@@ -79,6 +80,8 @@ __all__ = [
     "open",
     "pack",
     "sample",
+    "sample_rng",
+    "sample_seed",
     "zip",
 ]
 
@@ -93,6 +96,8 @@ _LATER = {
     "interleave": "squirrel.mixing",
     "mix": "squirrel.mixing",
     "sample": "squirrel.mixing",
+    "sample_rng": "squirrel.access",
+    "sample_seed": "squirrel.access",
     "zip": "squirrel.mixing",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from squirrel import _native
 from squirrel.iterstream.base import Composable
 
 TYPE_CHECKING = False
@@ -9,9 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from numpy.random import Generator
+
     from squirrel.stream import Stream
 
-__all__ = ["META", "add_meta", "with_meta"]
+__all__ = ["META", "add_meta", "generator", "sample_rng", "sample_seed", "with_meta"]
 
 META = "__meta__"
 
@@ -70,3 +73,35 @@ def add_meta(stream: Stream, indices: Any, samples: list[dict[str, Any]]) -> Non
     places = _Places(stream)
     for index, sample in zip(indices, samples):
         sample[META] = places.of(sample, *stream.locate(index))
+
+
+def sample_seed(meta: dict[str, Any], seed: int, epoch: int = 0, repeat: int = 0) -> int:
+    """64 bits for the random choices made for one sample, wherever and by whomever they are made.
+
+    Args:
+        meta: what says which sample it is: ``sample["__meta__"]`` of with_meta() and get_many(meta=True),
+            or any dict with `shard` (a path, of which the last name counts) and `sample`.
+        seed: 0 to 2**64-1.
+        epoch: another one, other choices.
+        repeat: which of several results of the sample: 0, 1, ...
+
+    Raises:
+        ValueError: the sample has no number: those of its file are not counted.
+    """
+    if meta["sample"] is None:
+        raise ValueError(f"the samples of {meta['shard']} are not counted: `squirrel index` counts them")
+    return _native.sample_seed(seed, epoch, meta["shard"], meta["sample"], repeat)
+
+
+def sample_rng(meta: dict[str, Any], seed: int, epoch: int = 0, repeat: int = 0) -> Generator:
+    """A NumPy generator of :func:`sample_seed`: what :meth:`Stream.augment` gives its callable."""
+    from numpy.random import Generator, Philox
+
+    return Generator(Philox(key=sample_seed(meta, seed, epoch, repeat)))
+
+
+def generator(seed: int, epoch: int, shard: str, sample: int, repeat: int) -> Generator:
+    """The same, unpacked."""
+    from numpy.random import Generator, Philox
+
+    return Generator(Philox(key=_native.sample_seed(seed, epoch, shard, sample, repeat)))

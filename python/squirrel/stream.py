@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from squirrel import _native
-from squirrel._errors import Error
+from squirrel._errors import Error, NotFoundError, UnsupportedError
 from squirrel._state import texts
 from squirrel._topology import topology
 from squirrel.iterstream.base import Composable, Run, _names
@@ -205,6 +205,12 @@ class Stream(Composable):
                 f"count them: sum(1 for _ in stream){self._why_uncounted()}"
             )
         return count
+
+    def _most(self) -> int | None:
+        """No pass gives more items than this, filters or not; None: nobody knows."""
+        counts = [self._opened.shard(i)["samples"] for i in range(self._opened.shards)]
+        endless = any(verb == "distribute" and "steps" in kw for verb, _, kw in self._stages)
+        return None if endless or None in counts else sum(counts)
 
     def _why_uncounted(self) -> str:
         """What the source says, for a message: an index that is missing, damaged or of other data."""
@@ -406,9 +412,14 @@ class Stream(Composable):
         distributed and read by position like one. Stands in front of all other stages. Each
         process finds them anew, from the columns; 4 bytes of memory a sample that is left.
 
+        Behind another where() both must hold.
+
         Raises:
             NotFoundError: a field has no column.
         """
+        if self._stages and isinstance(expression, str) and all(verb == "where" for verb, _, _ in self._stages):
+            both = f"({self._stages[-1][1][0]}) and ({expression})"
+            return self._with((("where", (both,), {}),), self._opened.plan().where(both))
         return self._then("where", expression)
 
     def select(self, *names: str) -> Stream:
@@ -495,39 +506,51 @@ class Stream(Composable):
         plan = self._plan.distribute(tail=tail, **kw)
         return self._with((*self._stages, ("distribute", (), {"tail": tail, "split": split, **kw})), plan)
 
-    def split(self, parts: int | Sequence[float], seed: int = 0, *, by: str) -> list[Stream]:
+    def split(self, parts: int | Sequence[float], seed: int = 0, *, by: str | None = None) -> list[Stream]:
         """Disjoint parts of the samples, together all of them.
 
         The value of a field decides, by its hash and the seed: samples with equal values (of one
-        patient, say) are in one part, and a sample stays in its part when data are appended.
+        patient, say) are in one part, and a sample stays in its part when data are appended. Where
+        the field was packed with ``index=``, and no stage stands in front, the parts are sources with
+        ``len`` and positions, as those of :meth:`where`; elsewhere they are filters.
 
         Args:
             parts: how many equal parts, or their fractions, such as ``[0.8, 0.1, 0.1]``, which sum
                 to 1. Sizes are near these where there are many different values.
             seed: another one, other parts.
             by: the field: numbers, texts or bytes; dotted names reach into nested ones. Samples
-                that lack it are in one part.
+                that lack it are in one part. None: the field that was packed as ``key=``; without
+                one each sample for itself, by the name of its shard and its number there, with
+                ``len`` and positions (then in front of all other stages, over counted samples).
         """
-        if isinstance(parts, int):
-            count = _at_least(parts, 1, "split")
-            fractions = [1 / count] * count
-        else:
-            fractions = [float(part) for part in parts]
-        if not fractions or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
-            raise ValueError(f"split({parts!r}): fractions must be from 0 on and sum to 1")
-        ends = [sum(fractions[: i + 1]) for i in range(len(fractions) - 1)]
-        edges = [0.0, *(min(end, 1.0) for end in ends), 1.0]
-        seed = _at_least(seed, 0, "split: seed") % (1 << 64)
-        name = ".".join(f"`{part}`" for part in by.split("."))
-        return [
-            self.filter(f"{name} fold [{seed}, {low!r}, {high!r}]")
-            for low, high in zip(edges, edges[1:])
-        ]
+        fold = self._folder(seed, by)
+        return [fold(low, high, False) for low, high in _edges(parts)]
 
-    def k_fold(self, k: int, seed: int = 0, *, by: str) -> list[tuple[Stream, Stream]]:
+    def k_fold(self, k: int, seed: int = 0, *, by: str | None = None) -> list[tuple[Stream, Stream]]:
         """k pairs (training, validation): each part of :meth:`split` is validated by once."""
-        parts = [part._stages[-1][1][0] for part in self.split(_at_least(k, 2, "k_fold"), seed, by=by)]
-        return [(self.filter(f"not ({part})"), self.filter(part)) for part in parts]
+        fold = self._folder(seed, by)
+        edges = _edges(_at_least(k, 2, "k_fold"))
+        return [(fold(low, high, True), fold(low, high, False)) for low, high in edges]
+
+    def _folder(self, seed: int, by: str | None) -> Callable[[float, float, bool], Stream]:
+        """What gives the part from one edge to the other, or all others."""
+        seed = _at_least(seed, 0, "split: seed") % (1 << 64)
+        by = self._opened.key_field or None if by is None else by
+        if by is None:
+            return lambda low, high, others: self._then("part", seed, low, high, others)
+        name = ".".join(f"`{part}`" for part in by.split("."))
+
+        def fold(low: float, high: float, others: bool) -> Stream:
+            part = f"{name} fold [{seed}, {low!r}, {high!r}]"
+            part = f"not ({part})" if others else part
+            if all(verb == "where" for verb, _, _ in self._stages):
+                try:
+                    return self.where(part)
+                except (NotFoundError, UnsupportedError):  # no column
+                    pass
+            return self.filter(part)
+
+        return fold
 
     def take(self, n: int | None) -> Stream:
         """The first n samples, behind batch() batches; None: all."""
@@ -537,31 +560,37 @@ class Stream(Composable):
         """All but the first n samples, behind batch() batches."""
         return self._then("skip", _at_least(n, 0, "skip"))
 
-    def on_error(self, policy: str | OnError) -> Stream:
+    def on_error(self, policy: str | Callable[[Exception, Any], Any] | OnError) -> Stream:
         """What becomes of bad samples: blocks that can't be read, values that fit no filter or column.
 
         Args:
             policy: "raise"; "skip" leaves them out; "substitute" gives the last good sample again
                 in their place, so that numbers stay equal on all ranks; "retry" reads a block again
-                before it raises. Or an :class:`~squirrel.iterstream.OnError` with budgets, retries
-                and `then`; native streams take neither callables nor a `value`, nor a `delay`.
+                before it raises. A callable ``policy(error, bad)`` returns
+                :data:`~squirrel.iterstream.SKIP` or :data:`~squirrel.iterstream.SUBSTITUTE`, or
+                raises; `bad` is a dict as quarantine() gives it. It is called on threads of the
+                library, ahead of what the program has in hand, in the order of the samples. Or an
+                :class:`~squirrel.iterstream.OnError` with budgets, retries and `then`; native
+                streams take neither a `value` nor a `delay`.
 
-        A bad block counts as one failure with all its samples. Where a shard is only read from the
+        A bad block counts as one failure with all its samples, and so does a shard that can't be
+        opened where it is known how many samples it holds. Where a shard is only read from the
         front, all behind the damage is left out. ``with stream.iterator() as it: ...;
         it.quarantine()`` tells what was: file, block, sample, error.
         """
-        from squirrel.iterstream.on_error import OnError, _NO_VALUE
+        from squirrel.iterstream.on_error import _NO_VALUE, NativeAsk, OnError
 
         chosen = policy if isinstance(policy, OnError) else OnError(policy)
-        if callable(chosen.last) or chosen.value is not _NO_VALUE or chosen.delay:
+        if chosen.value is not _NO_VALUE or chosen.delay:
             raise ValueError(
-                "on_error of native streams takes no callable, value or delay: give them to the stage behind "
+                "on_error of native streams takes no value or delay: give them to the stage behind "
                 "which calls Python, as in map(f, on_error=...)"
             )
         total = (1 << 64) - 1 if chosen.total is None else chosen.total
-        return self._then(
-            "on_error", chosen.last, retries=chosen.retries, consecutive=chosen.consecutive, total=total
-        )
+        budgets = {"retries": chosen.retries, "consecutive": chosen.consecutive, "total": total}
+        if isinstance(chosen.last, str):
+            return self._then("on_error", chosen.last, **budgets)
+        return self._then("on_error", "ask", **budgets, ask=NativeAsk(chosen.last))
 
     def prefetch(self, bytes: int | str) -> Stream:
         """How far reading may run ahead of the consumer, e.g. "64 MiB"; 0: the whole budget."""
@@ -652,6 +681,20 @@ def _with_topology(kw: dict[str, Any]) -> dict[str, Any]:
 def _found(kw: dict[str, Any]) -> tuple[int, int, int, int]:
     """rank, world_size, worker, workers"""
     return _native.topology(*(kw.get(name, 0) for name in ("rank", "world_size", "worker", "workers")))
+
+
+def _edges(parts: int | Sequence[float]) -> list[tuple[float, float]]:
+    """Where in [0, 1] the parts of a split begin and end."""
+    if isinstance(parts, int):
+        count = _at_least(parts, 1, "split")
+        fractions = [1 / count] * count
+    else:
+        fractions = [float(part) for part in parts]
+    if not fractions or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
+        raise ValueError(f"split({parts!r}): fractions must be from 0 on and sum to 1")
+    ends = [sum(fractions[: i + 1]) for i in range(len(fractions) - 1)]
+    edges = [0.0, *(min(end, 1.0) for end in ends), 1.0]
+    return list(zip(edges, edges[1:]))
 
 
 def _at_least(n: int, least: int, what: str) -> int:

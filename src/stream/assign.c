@@ -276,8 +276,9 @@ static int give_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t
 
 static int fail_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row) {
     struct sqrl_assign *a = &it->assign;
-    int code = sqrl_on_error_row(it, from, row);
-    if (code || it->on_error->policy != SQRL_ON_ERROR_SUBSTITUTE)
+    bool replace = false;
+    int code = sqrl_on_error_row(it, from, row, &replace);
+    if (code || !replace)
         return code;
     if (!a->good) {
         a->owed++;
@@ -324,6 +325,16 @@ static bool go_on_behind(struct sqrl_iterator *it, const struct sqrl_loaded *loa
     bool on = sqrl_on_error_rest(it, loaded, &code);
     if (code)
         end_with(&it->assign, code);
+    return on;
+}
+
+/* The same where the lock is held: the user may be asked, who may wait for a thread that
+ * wants it. */
+static bool go_on_behind_unlocked(struct sqrl_iterator *it,
+                                  const struct sqrl_loaded *loaded) {
+    pthread_mutex_unlock(&it->lock);
+    bool on = go_on_behind(it, loaded);
+    pthread_mutex_lock(&it->lock);
     return on;
 }
 
@@ -507,7 +518,7 @@ static void take_block(struct sqrl_iterator *it, struct sqrl_loaded *loaded) {
     int code = rows ? add_to_window(a, loaded) : SQRL_OK;
     if (code) {
         end_with(a, code);
-    } else if (loaded->code && !go_on_behind(it, loaded)) {
+    } else if (loaded->code && !go_on_behind_unlocked(it, loaded)) {
         take_error(a, loaded);
         begin_window(it); /* the rest of the window, then the error */
         a->ended = !a->window;

@@ -438,8 +438,15 @@ struct sqrl_loaded *sqrl_on_error_block(struct sqrl_iterator *it, uint64_t shard
                                         uint64_t block,
                                         const struct sqrl_block_info *info, int code,
                                         const struct sqrl_error *error);
-/* A row that fails: SQRL_OK when it is to be left out or replaced. */
-int sqrl_on_error_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row);
+/* The same for a chunk of a shard that can't be opened; its rows begin at first_row. */
+struct sqrl_loaded *sqrl_on_error_chunk(struct sqrl_iterator *it,
+                                        const struct sqrl_chunk *chunk, int code,
+                                        const struct sqrl_error *error);
+/* A row that fails: SQRL_OK when it is to be left out, or replaced. */
+int sqrl_on_error_row(struct sqrl_iterator *it, struct sqrl_loaded *from, uint32_t row,
+                      bool *replace);
+/* Whether the last good row may be needed again. */
+bool sqrl_on_error_replaces(const struct sqrl_iterator *it);
 /* The rest of a shard, behind damage: true when the stream goes on without it, or ends
  * with *code since the budget is spent. */
 bool sqrl_on_error_rest(struct sqrl_iterator *it, const struct sqrl_loaded *loaded,

@@ -523,13 +523,23 @@ uint64_t sqrl_chunk_cut(struct sqrl_shard_reader *reader, const struct sqrl_chun
     return block;
 }
 
+static int open_shard(struct sqrl_iterator *it, const struct sqrl_job *job,
+                      struct sqrl_shard_reader **out, struct sqrl_error *err) {
+    return it->remote ? sqrl_fetch_open(it, job, out, err)
+                      : sqrl_shard_open(it->source, job->strand->chunk.shard, out, err);
+}
+
 void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
     struct sqrl_strand *s = job->strand;
     struct sqrl_shard_reader *reader = NULL;
     struct sqrl_error error;
     sqrl_error_clear(&error);
-    int code = it->remote ? sqrl_fetch_open(it, job, &reader, &error)
-                          : sqrl_shard_open(it->source, s->chunk.shard, &reader, &error);
+    struct sqrl_loaded *bad = NULL;
+    int code = open_shard(it, job, &reader, &error);
+    for (uint64_t n = sqrl_on_error_retries(it); n && sqrl_on_error_covers(code); n--)
+        code = open_shard(it, job, &reader, &error);
+    if (code)
+        bad = sqrl_on_error_chunk(it, &s->chunk, code, &error);
     uint64_t skipped_blocks = 0, skipped = 0, passed = 0, total = 0;
     bool indexed = !code && sqrl_shard_reader_indexed(reader);
     if (indexed) {
@@ -549,7 +559,12 @@ void sqrl_load_open(struct sqrl_iterator *it, const struct sqrl_job *job) {
     if (code) {
         s->state = STRAND_ENDED;
         s->total = s->claimed = 1;
-        fail_strand(it, s, 0, code, &error);
+        s->rows = SQRL_UNKNOWN;
+        s->passed = bad ? s->chunk.first_row : 0;
+        if (bad)
+            s->done[0] = bad;
+        else
+            fail_strand(it, s, 0, code, &error);
     } else {
         s->state = STRAND_OPEN;
         s->indexed = indexed;

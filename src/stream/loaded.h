@@ -40,8 +40,9 @@ struct sqrl_loaded {
     uint64_t ahead;               /* of that, what counts as reading ahead */
     struct sqrl_account *account; /* held while charged is not 0 */
     int code;                 /* not SQRL_OK: loading failed behind these rows, if any */
-    bool bad, bad_told;       /* the block can't be read: its rows all fail */
-    uint64_t bad_block;       /* its number */
+    bool bad, bad_told;       /* the block can't be read: its rows all fail, and ... */
+    bool bad_replace;         /* ... are replaced */
+    uint64_t bad_block;       /* its number; SQRL_UNKNOWN: the shard can't be opened */
     struct sqrl_error *error; /* why; NULL when there was no memory for it */
 };
 

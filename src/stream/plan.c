@@ -23,6 +23,8 @@ static void plan_free(struct sqrl_plan *plan) {
     free(plan->text);
     free((void *)(uintptr_t)plan->distribution.owner);
     sqrl_lock_reset(&plan->lock);
+    if (plan->on_error.release)
+        plan->on_error.release(plan->on_error.arg);
     free(plan);
 }
 
@@ -424,9 +426,8 @@ static void describe_stage(const struct sqrl_plan *p, FILE *to) {
         break;
     case SQRL_STAGE_ON_ERROR:
         fprintf(to, "on_error('%s')",
-                p->on_error.policy == SQRL_ON_ERROR_RAISE  ? "raise"
-                : p->on_error.policy == SQRL_ON_ERROR_SKIP ? "skip"
-                                                           : "substitute");
+                (const char *const[]){"raise", "skip", "substitute",
+                                      "ask"}[p->on_error.policy]);
         break;
     case SQRL_STAGE_PREFETCH:
         fprintf(to, "prefetch(%llu bytes)", n);

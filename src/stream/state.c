@@ -39,14 +39,17 @@ static bool decides(const struct sqrl_plan *p, bool counted) {
 /* Numbers of ranks may change, but for a split of the user's own. */
 static char *distribution_text(const struct sqrl_distribute_options *o,
                                struct sqrl_error *err) {
+    static const char *const TAIL[] = {"", "(tail='drop')", "(tail='uneven')"};
     struct sqrl_topology t;
     if (o->steps && !o->owner)
         return sqrl_format(err, "distribute(steps=%llu)", (unsigned long long)o->steps);
     if (!o->owner || sqrl_plan_topology(o, &t, NULL))
-        return sqrl_strdup("distribute", err);
-    return sqrl_format(err, "distribute(split) of rank %llu of %llu, worker %llu of %llu",
-                       (unsigned long long)t.rank, (unsigned long long)t.world_size,
-                       (unsigned long long)t.worker, (unsigned long long)t.workers);
+        return sqrl_format(err, "distribute%s", o->steps ? "" : TAIL[o->tail]);
+    return sqrl_format(err,
+                       "distribute(split)%s of rank %llu of %llu, worker %llu of %llu",
+                       o->steps ? "" : TAIL[o->tail], (unsigned long long)t.rank,
+                       (unsigned long long)t.world_size, (unsigned long long)t.worker,
+                       (unsigned long long)t.workers);
 }
 
 char *sqrl_state_stage(const struct sqrl_plan *plan, size_t i, int *code,

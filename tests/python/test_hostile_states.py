@@ -99,6 +99,33 @@ def test_other_steps_are_another_plan(data: str) -> None:
     assert len(list(stream(7).iterator(state=iterator.state_dict()))) == 6
 
 
+def test_another_tail_is_another_plan(data: str) -> None:
+    def stream(tail: str, ranks: int = 2) -> Any:
+        return squirrel.open(data).shuffle_all(seed=1).distribute(rank=0, world_size=ranks, tail=tail)
+
+    for before, now in (("pad", "drop"), ("drop", "uneven"), ("uneven", "pad")):
+        state = stream(before).iterator().state_dict()
+        with pytest.raises(StateError, match="stage 2 was distribute.*now it is distribute"):
+            stream(now).iterator(state=state)
+        assert len(list(stream(before).iterator(state=state))) == COUNT // 2
+
+
+def test_numbers_of_a_shuffle_are_checked(data: str) -> None:
+    """However large: at once, without replaying them."""
+    stream = squirrel.open(data).map(dict).shuffle(20, seed=1)
+    iterator = stream.iterator()
+    got = [next(iterator)["i"] for _ in range(200)]
+    state = json.loads(json.dumps(iterator.state_dict()))
+    assert sorted(got + [s["i"] for s in stream.iterator(state=state)]) == list(range(COUNT))
+    for change in (
+        {"pulled": 10**15, "given": 10**15 - 20}, {"given": 0}, {"pulled": COUNT + 1, "given": COUNT - 10},
+        {"from": 10**15, "pulled": 10**15 + 20, "given": 10**15}, {"from": 0, "pulled": 10**15, "given": 10**15},
+        {"pulled": 2**70, "given": 2**70}, {"from": True}, {"given": -1}, {"given": 1.5},
+    ):
+        with pytest.raises(StateError, match="shuffle"):
+            list(stream.iterator(state={**state, "shuffle": {**state["shuffle"], **change}}))
+
+
 def test_states_of_mixes_are_checked(data: str) -> None:
     def mix() -> Any:
         return squirrel.mix([squirrel.open(data), squirrel.open(data).shuffle_all(seed=1)], [0.5, 0.5], seed=3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import squirrel
-from squirrel.iterstream import OnError
+from squirrel.iterstream import SKIP, SUBSTITUTE, OnError
 
 N = 1000
 
@@ -172,10 +172,108 @@ def test_states_go_on(damaged):
     assert got + rest == ids(squirrel.open(folder).on_error("skip"))
 
 
+@pytest.fixture(params=["cut", "gone", "noise"])
+def unreadable(tmp_path, request):
+    """Ten shards of 100 samples; the fifth, samples 400 to 499, is damaged once the data set is open."""
+    folder = tmp_path / "shards"
+    squirrel.pack(({"id": i, "x": bytes(50)} for i in range(N)), folder, samples_per_shard=100, block_bytes=600)
+    stream = squirrel.open(folder)
+    path = sorted(folder.glob("*.sqrl"))[4]
+    size = path.stat().st_size
+    if request.param == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"x" * size if request.param == "noise" else path.read_bytes()[: size // 2])
+    return stream
+
+
+BAD = range(400, 500)
+
+
+def plans(stream, *windows):
+    yield stream
+    for window in (0, None, *windows):
+        yield stream.shuffle_all(3, window)
+
+
+def test_a_shard_that_cannot_be_opened(unreadable):
+    for stream in plans(unreadable, "2 KiB"):
+        with pytest.raises((squirrel.Error, OSError)):
+            list(stream)
+        assert sorted(ids(stream.on_error("skip"))) == sorted(set(range(N)) - set(BAD))
+        with stream.on_error("substitute").iterator() as items:
+            replaced = [s["id"] for s in items]
+            (bad,) = items.quarantine()
+        assert len(replaced) == N and set(replaced) == set(range(N)) - set(BAD)
+        assert bad["samples"] == 100 and bad["block"] is bad["sample"] is None and "-000004" in bad["file"]
+        batches = list(stream.on_error("substitute").batch(7))
+        assert [b for batch in batches for b in batch["id"].tolist()] == replaced
+        assert len(ids(stream.on_error("substitute").skip(5).take(450))) == 450
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+def test_ranks_keep_equal_steps_without_a_shard(unreadable, ranks):
+    for stream in plans(unreadable):
+        got = []
+        for rank in range(ranks):
+            mine = stream.on_error("substitute").distribute(rank, ranks).iterator()
+            first = [next(mine)["id"] for _ in range(40)]
+            state = json.loads(json.dumps(mine.state_dict()))
+            rest = [s["id"] for s in mine]
+            again = stream.on_error("substitute").distribute(rank, ranks).iterator(state=state)
+            more = [s["id"] for s in again]  # one that replaces may be another one, right behind the state
+            assert len(more) == len(rest) and [a == b for a, b in zip(more, rest)].count(False) <= 100
+            got.append(first + rest)
+        assert {len(part) for part in got} == {-(-N // ranks)}
+        assert set(sum(got, [])) == set(range(N)) - set(BAD)
+
+
+def test_a_shard_is_one_failure(unreadable):
+    """However many pieces of it are met: the budget counts shards."""
+    policy = OnError("substitute", total=2, consecutive=2)
+    assert len(list(unreadable.on_error(policy).shuffle_all(1, "2 KiB"))) == N
+    with pytest.raises((squirrel.Error, OSError), match="1 bad samples or blocks in all"):
+        list(unreadable.on_error(OnError("skip", total=1)))
+
+
+def test_a_callable_decides(damaged, unreadable, tmp_path):
+    asked = []
+
+    def decide(error, bad):
+        asked.append((type(error), bad["block"], bad["samples"]))
+        assert isinstance(error, squirrel.Error) and bad["file"].endswith(".sqrl")
+        return SKIP if bad["block"] is not None else SUBSTITUTE
+
+    assert len(ids(squirrel.open(damaged[0]).on_error(decide))) == N - len(lost(*damaged))
+    (one,) = asked
+    assert one[0] is squirrel.CorruptError and one[1] > 0 and one[2] == len(lost(*damaged))
+    for stream in plans(unreadable):
+        with stream.on_error(decide).iterator() as items:
+            assert len(list(items)) == N
+            assert len(items.quarantine()) == 1
+
+    def rows(error, bad):
+        if bad["sample"] == 40:
+            raise LookupError("forty")
+        return SUBSTITUTE if bad["sample"] == 5 else SKIP
+
+    lines = [{"id": i, "v": f"text {i}" if i in (5, 6, 40) else i} for i in range(60)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    stream = squirrel.open(tmp_path / "a.jsonl").on_error(rows).filter("v < 100")
+    got = []
+    with pytest.raises(squirrel.Error, match="LookupError: forty"):
+        for sample in stream:
+            got.append(sample["id"])
+    assert got == [0, 1, 2, 3, 4, 4, *range(7, 40)]
+    wrong = squirrel.open(tmp_path / "a.jsonl").on_error(lambda error, bad: "skip").filter("v < 100")
+    with pytest.raises(squirrel.Error, match="returns SKIP or SUBSTITUTE"):
+        list(wrong)
+    with pytest.raises(squirrel.SampleTypeError, match="2 bad samples or blocks in all"):
+        list(squirrel.open(tmp_path / "a.jsonl").on_error(OnError(rows, total=2)).filter("v < 100"))
+
+
 def test_refusals(damaged):
     stream = squirrel.open(damaged[0])
-    with pytest.raises(ValueError, match="no callable"):
-        stream.on_error(lambda error, item: None)
     with pytest.raises(ValueError, match="value"):
         stream.on_error(OnError("substitute", value=1))
     with pytest.raises(ValueError, match="one of"):

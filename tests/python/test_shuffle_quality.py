@@ -7,6 +7,7 @@ import json
 import math
 import os
 import subprocess
+from xml.etree import ElementTree
 import sys
 from pathlib import Path
 
@@ -106,6 +107,27 @@ def test_the_command(images):
     assert got["batch_entropy"] == pytest.approx(wanted.batch_entropy)
     wrong = subprocess.run([COMMAND, "shuffle-quality", images, "--window", "1MiB"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "--shuffle" in wrong.stderr
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_the_command_draws(images, tmp_path, shuffle):
+    if not COMMAND.exists():
+        pytest.skip("the command is not here")
+    stream = squirrel.open(images).shuffle_all(seed=4, window="60 KiB") if shuffle else squirrel.open(images)
+    options = ["--shuffle", "4", "--window", "60KiB"] if shuffle else []
+    picture = tmp_path / "order.svg"
+    subprocess.run([COMMAND, "shuffle-quality", images, *options, "--plot", picture], check=True, capture_output=True)
+    root = ElementTree.parse(picture).getroot()
+    (path,) = root.iter("{http://www.w3.org/2000/svg}path")
+    dots = [tuple(map(float, dot.split("h")[0].split())) for dot in path.get("d").split("M")[1:]]
+    order, _ = stream_order(stream)
+    assert len(dots) == 2000
+    for place, (x, y) in enumerate(dots):
+        assert x == pytest.approx(70 + 600 * (place + 0.5) / 2000, abs=0.06)
+        assert y == pytest.approx(670 - 600 * (order[place] + 0.5) / 2000, abs=0.06)
+    nowhere = [COMMAND, "shuffle-quality", images, "--plot", tmp_path / "none" / "order.svg"]
+    refused = subprocess.run(nowhere, capture_output=True, text=True)
+    assert refused.returncode == 1 and "--plot" in refused.stderr and "can't be written" in refused.stderr
 
 
 def test_plot(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from squirrel.iterstream.base import Composable
-from squirrel.iterstream.on_error import SKIP, OnError
+from squirrel.iterstream.on_error import SKIP, SUBSTITUTE, OnError
 from squirrel.iterstream.source import FilePathGenerator, IterableSamplerSource, IterableSource
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ __all__ = [
     "MultiplexingStrategy",
     "OnError",
     "SKIP",
+    "SUBSTITUTE",
 ]
 
 

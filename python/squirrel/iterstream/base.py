@@ -239,6 +239,28 @@ class Composable:
         """
         return stages.Map(self, callback, kw, on_error=on_error)
 
+    def augment(
+        self, callback: Callable[..., Any], seed: int, *, on_error: Policy = "raise", **kw: Any
+    ) -> Composable:
+        """Each item becomes ``callback(item, rng, **kw)``, `rng` being a ``numpy.random.Generator`` of
+        its own.
+
+        What it draws follows from the seed, the epoch, the sample's shard (the name of the file) and
+        number there, and which of the results of that sample the item is: not from ranks, workers,
+        threads, the order, or where a run was stopped.
+
+        Args:
+            callback: of one item and its random numbers.
+            seed: from 0 on.
+            on_error: as in :meth:`map`.
+            **kw: arguments for `callback`.
+
+        Raises:
+            TypeError: (when iterated) it isn't known which sample an item is of: behind stages that
+                hold items, over sources that are not native, or not counted.
+        """
+        return stages.Augment(self, callback, seed, kw, on_error)
+
     def filter(self, predicate: Callable[[Any], Any], *, on_error: Policy = "raise") -> Composable:
         """Keeps the items for which ``predicate(item)`` is true; `on_error` as in :meth:`map`."""
         return stages.Filter(self, predicate, on_error)

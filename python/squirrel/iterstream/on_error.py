@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Final, Literal
 
-__all__ = ["SKIP", "OnError"]
+__all__ = ["SKIP", "SUBSTITUTE", "OnError"]
 
 _POLICIES = ("raise", "skip", "retry", "substitute")
 _LOGGED = 5
@@ -26,6 +26,17 @@ class _Skip(enum.Enum):
 
 SKIP: Final = _Skip.SKIP
 """What an on_error callable returns to leave the item out."""
+
+
+class _Substitute(enum.Enum):
+    SUBSTITUTE = "SUBSTITUTE"
+
+    def __repr__(self) -> str:
+        return "SUBSTITUTE"
+
+
+SUBSTITUTE: Final = _Substitute.SUBSTITUTE
+"""What an on_error callable of a native stream returns to have the last good sample in its place."""
 
 _NO_VALUE: Final = _Skip  # no user passes that as a value
 
@@ -79,6 +90,26 @@ class OnError:
     def attempt(self, function: Callable[[Any], Any]) -> Attempt:
         """The callable that gives a :class:`Failed` instead of raising."""
         return Attempt(function, self.retries, self.delay)
+
+
+class NativeAsk:
+    """How a native stream asks a callable about a bad sample: 0 raises, 1 leaves it out, 2 replaces it."""
+
+    __slots__ = ("policy",)
+
+    def __init__(self, policy: Callable[[Exception, Any], Any]) -> None:
+        self.policy = policy
+
+    def __call__(self, error: Exception, bad: dict[str, Any]) -> int:
+        answer = self.policy(error, bad)
+        if answer is SKIP:
+            return 1
+        if answer is SUBSTITUTE:
+            return 2
+        raise TypeError(
+            f"the on_error callable of a native stream returned {type(answer).__name__}: it returns SKIP or "
+            "SUBSTITUTE (of squirrel.iterstream), or raises"
+        )
 
 
 def policy_of(on_error: str | Callable[[Exception, Any], Any] | OnError) -> OnError | None:

@@ -20,8 +20,8 @@ from collections import deque
 from squirrel import _native
 from squirrel._errors import ArgumentError, StateError
 from squirrel._state import find, texts
-from squirrel.iterstream.parts import KEY
-from squirrel.iterstream.stages import Batched, Filter, Flatten, Map, NumbaMap, Shuffle
+from squirrel.iterstream.parts import KEY, is_count
+from squirrel.iterstream.stages import Augment, Batched, Filter, Flatten, Map, NumbaMap, Shuffle
 from squirrel.iterstream.trace import _note
 
 TYPE_CHECKING = False
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Resumable", "begin"]
 
 _VERSION = 1
+_SLICE = 1 << 16
 _END = object()
 
 
@@ -44,7 +45,7 @@ def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
     node: Any = top
     while not getattr(node, "_is_root", False):
         kind = type(node)
-        if kind in (Map, NumbaMap, Filter, Flatten):
+        if kind in (Map, Augment, NumbaMap, Filter, Flatten):
             names.append(node._call)
             flat = flat or kind is Flatten
         elif kind is Batched:
@@ -233,9 +234,7 @@ def _buffer(saved: Any) -> dict[str, Any] | None:
             "each from its own state; shuffle_all() in front has no such limit"
         )
     numbers = found[0]["shuffle"]
-    good = isinstance(numbers, dict) and all(
-        isinstance(numbers.get(name), int) and numbers[name] >= 0 for name in ("from", "pulled", "given")
-    )
+    good = isinstance(numbers, dict) and all(is_count(numbers.get(name)) for name in ("from", "pulled", "given"))
     if not good or not numbers["from"] <= numbers["pulled"] >= numbers["given"]:
         raise StateError("the state's shuffle is damaged")
     return {**numbers, "native": found[0].get("native")}
@@ -280,7 +279,10 @@ class Buffer:
             number += size
 
     def _again(self, begin: int, pulled: int, held: set[int]) -> Iterator[Any]:
+        size = self._stage.size
         for number in range(begin, pulled):
+            if number > begin and (number - begin) % size == 0:
+                self._points.append((number, self._native.state_dict()))
             item = next(self._items, None)
             yield item if number in held else None
 
@@ -290,8 +292,10 @@ class Buffer:
             self._shuffled = self._shuffle(itertools.chain.from_iterable(self._blocks(0)))
             return self._shuffled
         begin, pulled, given = saved["from"], saved["pulled"], saved["given"]
+        self._check(begin, pulled, given)
         numbers = self._shuffle(range(pulled))
-        deque(itertools.islice(numbers, given), maxlen=0)
+        for done in range(0, given, _SLICE):  # between two of them Ctrl-C is seen
+            deque(itertools.islice(numbers, min(_SLICE, given - done)), maxlen=0)
         held = set(numbers)
         if len(held) != pulled - given or (held and min(held) < begin):
             raise StateError("the state's shuffle is damaged, or an item waited in it for very long")
@@ -306,6 +310,16 @@ class Buffer:
         deque(itertools.islice(self._shuffled, given), maxlen=0)
         return self._shuffled
 
+    def _check(self, begin: int, pulled: int, given: int) -> None:
+        """Refuses numbers that no run can have come to, before they are run through."""
+        size, source = self._stage.size, _bottom(self._stage)
+        most = source._most() if source is not None else None
+        if pulled - given > size or pulled - begin > (self.POINTS + 2) * size or (most is not None and pulled > most):
+            raise StateError(
+                f"the state's shuffle is damaged: {pulled} items came and {given} went, of "
+                f"{'an unknown number' if most is None else most}, through a buffer of {size}"
+            )
+
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The native state that the numbers count from, and the numbers."""
         given, held = self._shuffled.given, self._shuffled.held
@@ -314,6 +328,13 @@ class Buffer:
         begin, native = self._points[0]
         numbers = {"from": begin, "pulled": given + held, "given": given, "seed": self._drawn}
         return native, numbers
+
+
+def _bottom(stage: Any) -> Any:
+    """The native stream below a stage; None: there are several."""
+    while not getattr(stage, "_is_root", False):
+        stage = stage.source
+    return stage if hasattr(stage, "_most") else None
 
 
 def states_of(run: Run, own: Any) -> tuple[str, ...] | None:

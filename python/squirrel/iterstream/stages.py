@@ -9,7 +9,7 @@ import itertools
 from squirrel import _native
 from squirrel.iterstream.base import Composable, Run, _count
 from squirrel.iterstream.on_error import SKIP, Failed, Settler, policy_of
-from squirrel.iterstream.trace import callable_name, note_failure, opaque_guards, place_of, walk
+from squirrel.iterstream.trace import callable_name, note_failure, opaque_guards, place_of, placed, walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,6 +93,63 @@ class Map(CallStage):
         if self.on_error is not None:
             raise TypeError("how many items on_error leaves is not known before they are read")
         return len(self.source)
+
+
+class Augment(Map):
+    """Calls with random numbers that belong to the sample."""
+
+    def __init__(self, source: Any, callback: Callable[..., Any], seed: int, kw: dict[str, Any], on_error: Policy):
+        super().__init__(source, callback, kw, "augment", on_error)
+        self.seed = _count(seed, "augment: seed") % (1 << 64)
+
+    @property
+    def _call(self) -> str:
+        return f"augment({callable_name(self.callback)}, {self.seed})"
+
+    def _start(self, run: Run) -> Iterator[Any]:
+        if not placed(self):
+            raise TypeError(
+                f"{self._call}: which sample an item is of is not known behind stages that hold items (shuffle, "
+                "mixes and the like): put augment() in front of them, into each stream of a mix"
+            )
+        items = self._upstream(run)
+        call = _Augmented(super()._function(), self.seed, run)
+        if self.on_error is not None:
+            return self._settler(self.on_error, run).settle(map(self.on_error.attempt(call), items))
+        items, guarded = opaque_guards(self, self.callback, items, run)
+        return guarded(map(call, items))
+
+
+class _Augmented:
+    """The callable of one pass: counts the results of one sample."""
+
+    __slots__ = ("failed", "function", "repeat", "run", "seed", "seen")
+
+    def __init__(self, function: Callable[..., Any], seed: int, run: Run) -> None:
+        self.function = function
+        self.seed = seed
+        self.run = run
+        self.failed: Any = self  # the item, so that it is known when it is tried again
+        self.seen: Any = None
+        self.repeat = 0
+
+    def __call__(self, item: Any) -> Any:
+        from squirrel.access import generator
+
+        native, place = self.run.native, self.run.place()
+        if native is None or place is None or place[1] is None:
+            raise TypeError(
+                "augment() needs to know which sample an item is of: it stands behind native samples that are "
+                "counted (`squirrel index` counts others)"
+            )
+        seen = (id(native), native.delivered)
+        if item is not self.failed or seen != self.seen:
+            self.repeat = self.repeat + 1 if seen == self.seen else 0
+        self.seen = seen
+        self.failed = item
+        result = self.function(item, generator(self.seed, self.run.epoch or 0, place[0], place[1], self.repeat))
+        self.failed = self
+        return result
 
 
 class NumbaMap(Map):
