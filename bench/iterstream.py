@@ -23,7 +23,7 @@ import run as runner
 HERE = pathlib.Path(__file__).resolve().parent
 # contender: (its environment, what pip installs there)
 CONTENDERS = {
-    "ours": ("ours", []), "itertools": ("ours", []),
+    "ours": ("ours", []), "plain generator": ("ours", []), "itertools": ("ours", []),
     "toolz": ("toolz", ["toolz"]),
     "squirrel-core": ("sqcore", runner.ENVIRONMENTS["sqcore"]),
     "torchdata": ("torchdata", ["torchdata>=0.10", "torch==2.13.0", "numpy"]),
@@ -71,25 +71,176 @@ def works_ours() -> dict:
         "monitor": (100_000, lambda n: source(n).monitor(lambda metrics: None)),
         "async_map": (50_000, lambda n: source(n).async_map(plus)),
         "Multiplexer, SAMPLING": (100_000, lambda n: mixed(n // 2)),
+        **works_generator_names(source),
+    }
+
+
+def works_generator_names(source) -> dict:
+    """The stages that are measured beside a plain generator alone."""
+    from squirrel.iterstream import Multiplexer, MultiplexingStrategy
+
+    turns = MultiplexingStrategy.ROUND_ROBIN
+    return {
+        "loop(10)": (1_000_000, lambda n: source(n // 10).loop(10)),
+        "join": (500_000, lambda n: joining(source(n))),
+        "tqdm": (500_000, lambda n: source(n).tqdm(disable=True)),
+        "to(generator)": (1_000_000, lambda n: source(n).to(each)),
+        "skip_k behind a split": (1_000_000, lambda n: source(n).split_by_worker_pytorch()),
+        "Multiplexer, ROUND_ROBIN": (200_000, lambda n: Multiplexer([source(n // 2), source(n // 2)], turns)),
+    }
+
+
+def joining(stream):
+    """join() passes through the stream by itself."""
+    stream.join()
+    return ()
+
+
+def each(items):
+    yield from items
+
+
+def works_generator() -> dict:
+    """Each stage as one would write it, as a plain Python generator."""
+    import random
+    import time as clock
+    from collections import deque
+
+    def mapped(n: int):
+        for x in range(n):
+            yield plus(x)
+
+    def filtered(n: int):
+        for x in range(n):
+            if even(x):
+                yield x
+
+    def batched(items, size: int = 100):
+        batch = []
+        for x in items:
+            batch.append(x)
+            if len(batch) == size:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def flattened(n: int):
+        for part in [range(100)] * (n // 100):
+            yield from part
+
+    def indexed(n: int):
+        i = 0
+        for x in range(n):
+            yield i, x
+            i += 1
+
+    def sliding(n: int, size: int = 3):
+        window = deque(maxlen=size)
+        for x in range(n):
+            window.append(x)
+            if len(window) == size:
+                yield list(window)
+
+    def taken(n: int):
+        left = n
+        for x in range(n):
+            if not left:
+                return
+            left -= 1
+            yield x
+
+    def shuffled(n: int, size: int = 10_000):
+        rng, buffer = random.Random(1), []
+        for x in range(n):
+            if len(buffer) < size:
+                buffer.append(x)
+                continue
+            at = rng.randrange(size)
+            yield buffer[at]
+            buffer[at] = x
+        rng.shuffle(buffer)
+        yield from buffer
+
+    def monitored(n: int, callback=lambda metrics: None, window: int = 5):
+        times = deque(maxlen=window)
+        for x in range(n):
+            times.append(clock.perf_counter())
+            yield x
+            if len(times) == window:
+                callback({"items/s": (window - 1) / (times[-1] - times[0])})
+
+    def looped(n: int):
+        for _ in range(10):
+            for x in range(n // 10):
+                yield x
+
+    def in_turn(n: int):
+        counts, sources = [0, 0], [(0, iter(range(n // 2))), (1, iter(range(n // 2)))]
+        while sources:
+            for i, one in list(sources):
+                try:
+                    item = next(one)
+                except StopIteration:
+                    sources = [(k, s) for k, s in sources if k != i]
+                    continue
+                counts[i] += 1  # Multiplexer.num_samples
+                yield item
+
+    def drawn(n: int):
+        rng, sources = random.Random(1), [iter(range(n // 2)), iter(range(n // 2))]
+        while sources:
+            one = rng.choice(sources)
+            try:
+                yield next(one)
+            except StopIteration:
+                sources.remove(one)
+
+    def passed(n: int):
+        for x in range(n):
+            yield x
+
+    def bar(n: int):
+        from tqdm.auto import tqdm
+
+        return tqdm(range(n), disable=True)
+
+    def future(n: int):
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor() as pool:
+            waiting = deque()
+            for x in range(n):
+                waiting.append(pool.submit(plus, x))
+                if len(waiting) == 100:
+                    yield waiting.popleft().result()
+            for one in waiting:
+                yield one.result()
+
+    return {
+        PIPELINE: (2_000_000, lambda n: batched(x for x in mapped(n) if even(x))),
+        "map": (2_000_000, mapped), "filter": (2_000_000, filtered),
+        "batched(100)": (2_000_000, lambda n: batched(range(n))), "flatten": (2_000_000, flattened),
+        "zip_index": (1_000_000, indexed), "sliding(3)": (200_000, sliding), "take": (2_000_000, taken),
+        "shuffle(10_000)": (500_000, shuffled), "monitor": (100_000, monitored), "async_map": (50_000, future),
+        "Multiplexer, SAMPLING": (100_000, drawn), "loop(10)": (1_000_000, looped),
+        "join": (500_000, lambda n: [drain(passed(n))]), "tqdm": (500_000, bar),
+        "to(generator)": (1_000_000, lambda n: each(iter(range(n)))),
+        "skip_k behind a split": (1_000_000, passed), "Multiplexer, ROUND_ROBIN": (200_000, in_turn),
     }
 
 
 def works_itertools() -> dict:
-    """Builtins, and what a plain Python generator costs where they have no equal."""
+    """Builtins, where there are any."""
     import itertools
 
     def batched(items, size: int):
         while batch := list(itertools.islice(items, size)):
             yield batch
 
-    def generator(n: int):
-        for x in range(n):
-            yield plus(x)
-
     return {
         PIPELINE: (2_000_000, lambda n: batched(filter(even, map(plus, range(n))), 100)),
         "map": (2_000_000, lambda n: map(plus, range(n))),
-        "map, as a generator": (2_000_000, generator),
         "filter": (2_000_000, lambda n: filter(even, range(n))),
         "batched(100)": (2_000_000, lambda n: batched(iter(range(n)), 100)),
         "flatten": (2_000_000, lambda n: itertools.chain.from_iterable([range(100)] * (n // 100))),
@@ -140,8 +291,9 @@ def works_grain() -> dict:
     return {PIPELINE: (50_000, pipeline)}
 
 
-WORKS = {"ours": works_ours, "squirrel-core": works_ours, "itertools": works_itertools, "toolz": works_toolz,
-         "torchdata": works_torchdata, "Hugging Face": works_hf, "Grain": works_grain}
+WORKS = {"ours": works_ours, "plain generator": works_generator, "squirrel-core": works_ours,
+         "itertools": works_itertools, "toolz": works_toolz, "torchdata": works_torchdata,
+         "Hugging Face": works_hf, "Grain": works_grain}
 
 
 def contend(name: str) -> dict[str, float]:
@@ -210,7 +362,8 @@ def main() -> int:
     if not arguments.print:
         head = ("# Stages of Python streams\n\nMillion items a second of CPU time, medians of "
                 f"{arguments.rounds} interleaved rounds; {runner.machine()}. `bench/iterstream.py` measures again.\n\n"
-                "torchdata's pipeline has no filter. Hugging Face's items are dicts.\n\n")
+                "torchdata's pipeline has no filter. Hugging Face's items are dicts. \"Plain generator\" is the "
+                "stage as one would write it in Python;\ntqdm is measured without its bar, splits in a process alone.\n\n")
         (HERE / "iterstream.md").write_text(head + text + "\n")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import deque
 
 from squirrel import _native
 from squirrel.iterstream.metrics import MetricsConf, unit_bytes
@@ -200,6 +201,14 @@ def sliding_(
     if len(held) < window_size:
         min_window_size = 1  # a stream that is shorter than a window is one window
         stride = window_size
+    elif stride == 1:
+        full = deque(held, window_size)
+        yield copy.deepcopy(held) if deep else list(held)
+        for item in items:
+            full.append(item)
+            window = list(full)
+            yield copy.deepcopy(window) if deep else window
+        held = list(full)[1:]
     while held:
         window = list(held)
         if len(held) < window_size:

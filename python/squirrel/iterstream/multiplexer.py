@@ -141,7 +141,7 @@ class Multiplexer(Composable):
         running = [(i, begin(stream, epoch)) for i, stream in enumerate(self.composables)]
         samples = self._samples
         while running:
-            for place, (i, items) in enumerate(running):
+            for i, items in running:
                 try:
                     item = next(items)
                 except StopIteration:
@@ -150,7 +150,7 @@ class Multiplexer(Composable):
                 yield item
             else:
                 continue
-            del running[place]
+            running = [(k, items) for k, items in running if k != i]
 
     def _at_random(self, draws: _native.MersenneTwister, epoch: int) -> Iterator[Any]:
         streams, samples = self.composables, self._samples
