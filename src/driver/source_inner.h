@@ -105,8 +105,7 @@ SQRL_CHECK int sqrl_core_make(struct sqrl_source *source, uint64_t shard,
 /* One file of it, whatever else belongs to it. */
 SQRL_CHECK int sqrl_core_open(struct sqrl_source *source, uint64_t shard,
                               const struct sqrl_shard *item, struct sqrl_file *file,
-                              struct sqrl_core **out,
-                              struct sqrl_error *err);
+                              struct sqrl_core **out, struct sqrl_error *err);
 /* NULL is allowed. */
 void sqrl_core_unref(struct sqrl_core *core);
 

@@ -65,3 +65,16 @@ def test_pack_in_parallel(tmp_path: Path) -> None:
     assert "60 paragraphs of 6 files" in printed
     assert "skipped" in printed and "bad.txt" in printed and "UnicodeDecodeError" in printed
     assert "5.txt" in printed.splitlines()[-1]
+
+
+def test_groups_of_fields(tmp_path: Path) -> None:
+    lines = run("groups_of_fields.py", tmp_path / "d", cwd=tmp_path).splitlines()
+    # 400 labels 0, 1, 2, 0 ...: 134, 133, 133
+    assert lines[0] == "labels [134, 133, 133]"
+    assert 0 < int(lines[1].split()[1]) < 400
+    assert lines[2:] == [
+        "images ['image'] 400",
+        "labels ['label', 'patient'] 400",
+        "statistics ['mean'] 400",
+        "fields ['image', 'label', 'mean', 'patient']",
+    ]
