@@ -363,7 +363,8 @@ def main() -> int:
         head = ("# Stages of Python streams\n\nMillion items a second of CPU time, medians of "
                 f"{arguments.rounds} interleaved rounds; {runner.machine()}. `bench/iterstream.py` measures again.\n\n"
                 "torchdata's pipeline has no filter. Hugging Face's items are dicts. \"Plain generator\" is the "
-                "stage as one would write it in Python;\ntqdm is measured without its bar, splits in a process alone.\n\n")
+                "stage as one would write it in Python;\n"
+                "tqdm is measured without its bar, splits in a process alone.\n\n")
         (HERE / "iterstream.md").write_text(head + text + "\n")
     return 0
 
