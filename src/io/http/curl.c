@@ -23,7 +23,7 @@
 #define MAX_SOCKETS 1024
 #define MAX_HEADERS 256
 #define KEEP_CONNECTIONS 128L
-#define BUFFER_BYTES (512L * 1024L)
+#define BUFFER_BYTES (64L * 1024L) /* one a transfer: they stay in the caches */
 #define IDLE_SECONDS 25L
 #define CONNECT_MS 30000L
 

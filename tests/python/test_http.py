@@ -1,0 +1,365 @@
+"""http:// and https://: data sets on web servers, under every fault of the table in tests/support/fault_server.c."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import squirrel
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+from fault_server import FaultServer, compiled  # noqa: E402
+
+SAMPLES = 3000
+DEADLINE = 300.0  # for an epoch on a machine that is busy with others; each request has its own
+
+
+def _native() -> bool:
+    try:
+        squirrel.open("http://127.0.0.1:9/none", attempts=1)
+    except squirrel.Error as error:
+        return "libcurl" not in str(error)
+    return True
+
+
+if not _native():
+    pytest.skip("libcurl is not here, or the package was built without its headers", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A native data set of 40 shards, a store of squirrel-core's, and single files."""
+    import gzip
+    import json
+
+    root = tmp_path_factory.mktemp("root")
+    samples = [{"n": n, "x": os.urandom(700)} for n in range(SAMPLES)]
+    squirrel.pack(samples, root / "set", samples_per_shard=75, block_bytes=16_000)
+    store = root / "store"
+    store.mkdir()
+    for k in range(3):
+        rows = "".join(json.dumps({"n": n}) + "\n" for n in range(100 * k, 100 * k + 100))
+        (store / f"part {k}.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
+    (root / "one.jsonl").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(50_000)))
+    (root / "broken").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = compiled(tmp_path_factory.mktemp("bin"))
+    if found is None:
+        pytest.skip("no C compiler for tests/support/fault_server.c")
+    return found
+
+
+@pytest.fixture
+def server(program: Path, root: Path) -> Iterator[FaultServer]:
+    with FaultServer(program, root) as server:
+        yield server
+
+
+def numbers(samples: object) -> list[int]:
+    return [sample["n"] for sample in samples]
+
+
+# --- the fault table ---
+
+# What a fault may end in besides all samples: words of the one error.
+FAULTS = {
+    "503": "answered 503", "429": "answered 429", "500": "answered 500", "reset_headers": "connection broke",
+    "reset_body": "connection broke", "stall": "stalled|timeout", "trickle": "stalled|timeout",
+    "truncate": "connection broke", "truncate_length": "contradict|ends at byte", "longer": "more than|contradict",
+    "whole": "whole file", "range": "asked for bytes", "etag": "changed", "gzip": "Content-Encoding",
+    "login": "text/html|no known format|belongs? to no commit|no such file|damaged|corrupt|not a commit",
+    "loop": "circles", "file": "not followed", "flip": "checksum|corrupt|damaged",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.2])
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_an_epoch_under_faults(server: FaultServer, fault: str, rate: float) -> None:
+    """Every sample exactly once, in order; or one clear error. Nothing hangs, nothing is lost."""
+    stream = squirrel.open(f"{server.url}/set", stall_timeout=0.4, attempts=12)
+    server.set(faults=f"{fault}={rate}", seed=4)
+    began = time.monotonic()
+    error = ""
+    try:
+        found = numbers(stream)
+    except squirrel.Error as failure:
+        error = str(failure)
+    assert time.monotonic() - began < DEADLINE
+    server.set(faults="")
+    if rate > 0.1:
+        assert server.counters()["faults"][fault] > 0
+    if error:
+        assert any(word in error for word in FAULTS[fault].split("|")), error
+        assert server.url in error
+        # Those that a repetition heals must not end in an error, however many there are.
+        assert fault in ("flip", "etag", "login", "file", "loop"), error
+    else:
+        assert found == list(range(SAMPLES))
+
+
+def test_the_same_under_faults_while_opening(server: FaultServer) -> None:
+    server.set(faults="503=0.2,reset_headers=0.1,reset_body=0.1,truncate=0.1", seed=7)
+    assert numbers(squirrel.open(f"{server.url}/set", attempts=20)) == list(range(SAMPLES))
+
+
+def test_refused_and_unknown_hosts() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        with pytest.raises(squirrel.Error, match="can't connect"):
+            squirrel.open(f"http://127.0.0.1:{port}/set?X-Amz-Signature=secret")
+    with pytest.raises(squirrel.Error, match="can't be resolved") as caught:
+        squirrel.open("http://user:secret@no-such-host.invalid/set?sig=secret")
+    assert "secret" not in str(caught.value)
+
+
+# --- what can be opened ---
+
+
+def test_what_web_servers_have(server: FaultServer) -> None:
+    assert numbers(squirrel.open(f"{server.url}/set")) == list(range(SAMPLES))
+    assert numbers(squirrel.open(f"{server.url}/set/")) == list(range(SAMPLES))
+    assert numbers(squirrel.open(f"{server.url}/one.jsonl")) == list(range(50_000))
+    assert numbers(squirrel.open(f"{server.url}/store/part%200.jsonl.gz")) == list(range(100))
+    assert sorted(numbers(squirrel.open(f"{server.url}/store"))) == list(range(300))
+    with pytest.raises(squirrel.NotFoundError):
+        squirrel.open(f"{server.url}/none.jsonl")
+
+
+def test_without_an_index_page(server: FaultServer) -> None:
+    server.set(listing=0)
+    assert len(squirrel.open(f"{server.url}/set")) == SAMPLES  # _sqrl/list says it all
+    with pytest.raises(squirrel.Error, match="keys="):
+        squirrel.open(f"{server.url}/store")
+    keys = "part 0.jsonl.gz, part 1.jsonl.gz"
+    assert sorted(numbers(squirrel.open(f"{server.url}/store", keys=keys))) == list(range(200))
+
+
+def test_one_commit_named_in_the_url(server: FaultServer, root: Path, tmp_path: Path) -> None:
+    folder = root / "appended"
+    squirrel.pack([{"n": n} for n in range(10)], folder)
+    (first,) = (folder / "_sqrl").glob("*.idx")
+    squirrel.pack([{"n": n} for n in range(10, 20)], folder, append=True)
+    try:
+        assert numbers(squirrel.open(f"{server.url}/appended")) == list(range(20))
+        assert numbers(squirrel.open(f"{server.url}/appended/_sqrl/{first.name}")) == list(range(10))
+        assert numbers(squirrel.open(first)) == list(range(10))
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_requests_and_bytes(server: FaultServer, root: Path) -> None:
+    """Each byte once, and few requests: the shards' size, and the commit."""
+    server.reset()
+    assert len(numbers(squirrel.open(f"{server.url}/set"))) == SAMPLES
+    counters = server.counters()
+    shards = list((root / "set").glob("*.sqrl"))
+    size = sum(shard.stat().st_size for shard in shards)
+    assert counters["bytes"] < 1.05 * size + (1 << 16)
+    assert counters["requests"] <= 2 * len(shards) + 4
+    assert counters["heads"] == 0
+
+
+def test_a_server_without_ranges(root: Path) -> None:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=root)) as plain:
+        threading.Thread(target=plain.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{plain.server_address[1]}"
+        assert numbers(squirrel.open(f"{url}/one.jsonl")) == list(range(50_000))
+        assert numbers(squirrel.open(f"{url}/set")) == list(range(SAMPLES))
+        assert sorted(numbers(squirrel.open(f"{url}/store"))) == list(range(300))
+        plain.shutdown()
+
+
+def test_credentials(server: FaultServer) -> None:
+    server.reset()
+    stream = squirrel.open(f"{server.url}/one.jsonl", token="very-secret")
+    assert len(numbers(stream)) == 50_000
+    counters = server.counters()
+    assert counters["authorized"] == counters["requests"] > 0
+    assert "very-secret" not in repr(stream)
+    server.reset()
+    redirect = f"{server.url}/_to/http://localhost:{server.port}/one.jsonl"
+    assert len(numbers(squirrel.open(redirect, driver="jsonl", token="very-secret"))) == 50_000
+    rows = server.requests()
+    assert server.counters()["authorized"] == sum(row["path"].startswith("/_to/") for row in rows) > 0
+
+
+def test_private_addresses_for_urls_of_others(server: FaultServer) -> None:
+    with pytest.raises(squirrel.Error, match="SQRL_ALLOW_PRIVATE"):
+        squirrel.open(f"{server.url}/set", public_only=True)
+    with pytest.raises(squirrel.Error, match="SQRL_ALLOW_PRIVATE"):
+        squirrel.open(f"http://localhost:{server.port}/set", public_only=True)
+
+
+# --- processes ---
+
+
+def test_nothing_is_opened_by_importing(script: Callable) -> None:
+    found = script(
+        """
+        import squirrel
+        squirrel.open  # the package's own import must not load it
+        maps = open("/proc/self/maps").read()
+        assert "libcurl" not in maps
+        print("done")
+        """
+    )
+    assert found.stdout.strip() == "done", found.stderr
+
+
+def test_forks_and_ends(server: FaultServer, script: Callable) -> None:
+    """Children of a process that has connections make their own; an end with a running stream hurts nobody."""
+    found = script(
+        """
+        import os, sys
+        import squirrel
+        stream = squirrel.open(sys.argv[1])
+        whole = [sample["n"] for sample in stream]
+        children = []
+        for k in range(3):
+            pid = os.fork()
+            if pid == 0:
+                same = [sample["n"] for sample in stream] == whole
+                os._exit(0 if same else 1)
+            children.append(pid)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
+        assert codes == [0, 0, 0], codes
+        left = iter(stream)
+        print(len(whole), next(left)["n"])
+        """,
+        f"{server.url}/set",
+        timeout=DEADLINE,
+    )
+    assert found.returncode == 0 and found.stdout.split() == [str(SAMPLES), "0"], found.stderr
+
+
+def test_an_abandoned_stream_closes_at_once(server: FaultServer) -> None:
+    server.set(faults="stall=1", match=".sqrl")
+    stream = squirrel.open(f"{server.url}/set")
+    results = []
+
+    def read() -> None:
+        iterator = iter(stream)
+        try:
+            results.append(next(iterator))
+        except squirrel.Error as error:
+            results.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    end = time.monotonic() + 60
+    while server.counters()["open"] == 0 and time.monotonic() < end:
+        time.sleep(0.02)
+    server.set(faults="")
+    reader.join(DEADLINE)
+    assert not reader.is_alive() and results and results[0]["n"] == 0
+
+
+# --- a real server ---
+
+NGINX = """
+{user} daemon off; worker_processes 1; error_log {folder}/error.log; pid {folder}/pid;
+events {{ worker_connections 256; }}
+http {{
+  access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  server {{
+    listen 127.0.0.1:{port} ssl http2; server_name localhost; root {root}; autoindex on;
+    ssl_certificate {folder}/server.pem; ssl_certificate_key {folder}/server.key;
+  }}
+}}
+"""
+
+
+def _openssl(folder: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def nginx(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """nginx with TLS, by a certificate authority of our own: (url, file of the authority)."""
+    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if program is None or shutil.which("openssl") is None:
+        pytest.skip("nginx (Debian: nginx-light) or openssl is not installed")
+    folder = tmp_path_factory.mktemp("nginx")
+    _openssl(folder, *"req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=tests".split())
+    _openssl(folder, *"req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=localhost".split())
+    (folder / "names").write_text("subjectAltName=DNS:localhost\n")
+    _openssl(folder, *("x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 "
+                       "-extfile names -out server.pem").split())  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    user = "user root;" if os.getuid() == 0 else ""  # or its worker may not read our files
+    (folder / "conf").write_text(NGINX.format(user=user, folder=folder, root=root, port=port))
+    log = (folder / "log").open("wb")
+    process = subprocess.Popen([program, "-c", str(folder / "conf"), "-e", str(folder / "error.log")], stderr=log)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            break
+        except OSError:
+            time.sleep(0.05)
+    if process.poll() is not None:
+        pytest.skip(f"nginx does not start here: {(folder / 'log').read_text()}")
+    yield f"https://localhost:{port}", folder / "ca.pem"
+    process.terminate()
+    process.wait()
+    log.close()
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+def test_nginx_with_tls(nginx: tuple[str, Path], root: Path, version: str) -> None:
+    url, authority = nginx
+    options = {"ca_file": str(authority), "http_version": version}
+    assert numbers(squirrel.open(f"{url}/set", **options)) == list(range(SAMPLES))
+    assert sorted(numbers(squirrel.open(f"{url}/store", **options))) == list(range(300))
+    assert numbers(squirrel.open(f"{url}/one.jsonl", **options)) == list(range(50_000))
+
+
+def test_who_is_not_trusted(nginx: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    url, authority = nginx
+    with pytest.raises(squirrel.Error, match="not trusted.*ca_file"):
+        squirrel.open(f"{url}/set")
+    with pytest.raises(squirrel.Error, match="not trusted"):
+        squirrel.open(f"{url}/set".replace("localhost", "127.0.0.1"), ca_file=str(authority))
+    with pytest.raises(squirrel.Error, match="answered 400|connection broke"):
+        squirrel.open(f"{url}/set".replace("https", "http"))
+
+
+def test_the_authority_from_the_environment(nginx: tuple[str, Path], script: Callable) -> None:
+    url, authority = nginx
+    others = ("CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR")
+    without = {name: value for name, value in os.environ.items() if name not in others}
+    found = script(
+        "import sys, squirrel; print(len(squirrel.open(sys.argv[1])))",
+        f"{url}/set",
+        env={**without, "SSL_CERT_FILE": str(authority)},
+    )
+    assert found.stdout.strip() == str(SAMPLES), found.stderr
