@@ -117,6 +117,18 @@ static PyObject *source_schema(PyObject *self, PyObject *unused) {
     return fields;
 }
 
+static PyObject *source_metrics(PyObject *self, PyObject *unused) {
+    typedef unsigned long long number;
+    struct sqrl_fs_metrics m;
+    sqrl_source_metrics(source_get(self), &m);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "requests", (number)m.requests,
+        "lists", (number)m.lists, "bytes", (number)m.bytes, "retries", (number)m.retries,
+        "hedges", (number)m.hedges, "cache_hits", (number)m.cache_hits, "cache_bytes",
+        (number)m.cache_bytes, "first_byte_ns", (number)m.first_byte_ns, "first_bytes",
+        (number)m.first_bytes, "parallel_most", (number)m.parallel_most);
+}
+
 static PyObject *source_plan(PyObject *self, PyObject *unused) {
     struct ext_state *state = ext_state_of(self);
     struct sqrl_plan *plan = NULL;
@@ -158,6 +170,8 @@ static PyMethodDef source_methods[] = {
     {"groups", source_groups, METH_NOARGS,
      "groups($self, /)\n--\n\nThe groups of fields as a list of dicts, the base first; "
      "empty when samples are kept whole."},
+    {"metrics", source_metrics, METH_NOARGS,
+     "metrics($self, /)\n--\n\nThe fields of sqrl_fs_metrics, as a dict."},
     {"plan", source_plan, METH_NOARGS,
      "plan($self, /)\n--\n\nA plan that reads all samples."},
     {NULL, NULL, 0, NULL}};

@@ -332,6 +332,17 @@ class Stream(Composable):
         """
         return self._now().forecast(self._epoch or 0)
 
+    def metrics(self) -> dict[str, int]:
+        """What the source's file system did so far, for all streams of this source.
+
+        Returns:
+            requests and lists (pages of listings); bytes that came; retries and hedges among the
+            requests; cache_hits and cache_bytes, reads that a cache answered; first_byte_ns, the
+            nanoseconds to the first byte of first_bytes requests; parallel_most, how many were under
+            way at a time. Of local files requests are reads.
+        """
+        return self._opened.metrics()
+
     # --- running ---
 
     def _start(self, run: Run) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -113,3 +114,66 @@ def test_refusals(data, tmp_path):
         file.write('{"a": 1}\n')
     with pytest.raises(squirrel.UnsupportedError, match="pack it"):
         squirrel.open(tmp_path / "a.jsonl.gz").forecast()
+
+
+LATENCY = 0.2
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory):
+    """12 shards of about 300 KB, which nothing compresses, with a commit."""
+    folder = tmp_path_factory.mktemp("far") / "data"
+    rng = np.random.default_rng(2)
+    samples = ({"id": i, "x": rng.integers(0, 255, 3000, np.uint8)} for i in range(1200))
+    squirrel.pack(samples, folder, samples_per_shard=100, block_bytes=50_000, codec="none")
+    return folder
+
+
+@pytest.mark.parametrize("window", ["plain", "64 MiB"])
+def test_far_requests_are_those_of_the_played_link(far, window):
+    told = [_part(far, window, rank).forecast() for rank in range(3)]
+    done = subprocess.run(
+        [COMMAND, "simulate", "--json", "--ranks", "3", *(["--shuffle", "7"] if window != "plain" else []), str(far)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    ranks = json.loads(done.stdout)
+    for rank, row in enumerate(ranks):
+        assert row["requests"] == told[rank]["requests"] and row["request_bytes"] == told[rank]["request_bytes"]
+        stream = _part(far, window, rank, throttle="latency=1ms")
+        assert sum(1 for _ in stream) == told[rank]["items"]
+        link = stream.metrics()
+        # Opening lists _sqrl and reads one commit.
+        assert link["lists"] == 1 and link["requests"] - 1 == row["requests"]
+        (commit,) = (far / "_sqrl").glob("*.idx")
+        assert link["bytes"] - commit.stat().st_size == row["request_bytes"]
+
+
+def _part(folder, window, rank, **options):
+    stream = squirrel.open(folder, **options)
+    if window != "plain":
+        stream = stream.shuffle_all(7, window)
+    return stream.distribute(rank, 3, 0, 1)
+
+
+@pytest.mark.parametrize("window", ["plain", "64 MiB"])
+def test_the_first_sample_comes_when_it_was_told(far, window):
+    """Latency counts, so that the machine's load does not; it gets several tries all the same."""
+    done = subprocess.run(
+        [COMMAND, "simulate", "--json", "--latency", str(int(LATENCY * 1e6)), "--ranks", "3",
+         *(["--shuffle", "7"] if window != "plain" else []), str(far)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told = json.loads(done.stdout)[0]["first_seconds"]
+    assert told in (LATENCY, 2 * LATENCY)
+    found = []
+    for _ in range(5):
+        stream = _part(far, window, 0, throttle=f"latency={int(LATENCY * 1000)}ms")
+        assert stream.driver == "sqrl"  # opened, before the clock starts
+        start = time.perf_counter()
+        next(iter(stream))
+        found.append(time.perf_counter() - start)
+        if abs(found[-1] - told) <= 0.2 * told:
+            return
+    if min(found) > told and os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
+        pytest.skip(f"the machine is overloaded: {min(found):.3f} s where {told:.3f} s were told")
+    raise AssertionError(f"told {told:.3f} s, found {found}")
