@@ -3,13 +3,13 @@
 
     bench/remote.py [--rounds 3] [--megabytes 1000] [--shards 8,64] [--only ours,curl]
 
-A web server on the loopback (tests/support/fault_server.c) takes 30 ms to the first byte and gives 40 MB/s a connection,
-400 MB/s in all. Every contender reads the same samples (bytes of photo size, in its own format) once a round, cold, in its
-own environment (bench/envs) and process, in turn. Requests and bytes are the server's count. The floors are 16 parallel
-ranged GETs of 4 MiB over the files of our shards.
+A web server on the loopback (tests/support/fault_server.c) takes 30 ms to the first byte and gives 40 MB/s a
+connection, 400 MB/s in all. Every contender reads the same samples (bytes of photo size, in its own format) once a
+round, cold, in its own environment (bench/envs) and process, in turn. Requests and bytes are the server's count. The
+floors are 16 parallel ranged GETs of 4 MiB over the files of our shards.
 
-Peers that speak S3 only (MosaicML, LitData, s3torchconnector, squirrel-core with s3fs) are not measured here: the server
-does not speak it.
+Peers that speak S3 only (MosaicML, LitData, s3torchconnector, squirrel-core with s3fs) are not measured here: the
+server does not speak it.
 """
 from __future__ import annotations
 
@@ -104,8 +104,9 @@ def table(results: dict) -> str:
         for name, r in rows.items():
             of_floor = f"{r['share'] / floor:.0%}" if floor else "-"
             gigabytes = r["link_bytes"] / 1e9
-            lines.append(f"| {name} | {r['share']:.0%} | {of_floor} | {r['requests']:,.0f} | {r['link_bytes'] / 1e6:,.0f} "
-                         f"| {r['cpu_seconds'] / gigabytes:.2f} | {r['peak_bytes'] / 1e6:,.0f} |")
+            cells = [name, f"{r['share']:.0%}", of_floor, f"{r['requests']:,.0f}", f"{r['link_bytes'] / 1e6:,.0f}",
+                     f"{r['cpu_seconds'] / gigabytes:.2f}", f"{r['peak_bytes'] / 1e6:,.0f}"]
+            lines.append(f"| {' | '.join(cells)} |")
         lines.append("")
     return "\n".join([*lines, *(f"- {fault}" for fault in results["faults"])]) + "\n"
 

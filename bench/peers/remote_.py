@@ -25,7 +25,9 @@ def curl(url, files):
     parts = [ranges(files)[i::PARALLEL] for i in range(PARALLEL)]
     running = []
     for part in filter(None, parts):
-        config = "\nnext\n".join(f'url="{url}/{n}"\nrange={b}-{e - 1}\noutput=/dev/null\nsilent\nfail' for n, b, e in part)
+        config = "\nnext\n".join(
+            f'url="{url}/{n}"\nrange={b}-{e - 1}\noutput=/dev/null\nsilent\nfail' for n, b, e in part
+        )
         process = subprocess.Popen(["curl", "--noproxy", "*", "--config", "-"], stdin=subprocess.PIPE, text=True)
         process.stdin.write(config)
         process.stdin.close()
