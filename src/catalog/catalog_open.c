@@ -244,9 +244,13 @@ static int public_only(struct sqrl_context *context, const char *reference,
     struct arguments arguments = {0};
     size_t count = more ? more->count : 0;
     struct sqrl_setting *items = sqrl_calloc(count + 1, sizeof *items, "settings", err);
-    int code = items ? read_arguments(source, NULL, &arguments, err) : SQRL_E_NO_MEMORY;
     *out = (struct sqrl_settings){items, count};
-    if (items && count)
+    if (!items)
+        return SQRL_E_NO_MEMORY;
+    /* What is wrong with the source is said when it is opened. */
+    struct sqrl_error own = {0};
+    int code = read_arguments(source, NULL, &arguments, &own);
+    if (count)
         memcpy(items, more->items, count * sizeof *items);
     const struct sqrl_fs_ops *from = sqrl_fs_ops_for_url(context, reference);
     const struct sqrl_fs_ops *fs =
@@ -258,6 +262,10 @@ static int public_only(struct sqrl_context *context, const char *reference,
     if (remote && option && option->name)
         items[out->count++] = (struct sqrl_setting){"public_only", "true"};
     reset_arguments(&arguments);
+    if (code != SQRL_E_NO_MEMORY)
+        return SQRL_OK;
+    if (err)
+        *err = own;
     return code;
 }
 
