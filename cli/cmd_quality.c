@@ -36,15 +36,16 @@ static int add_run(struct sqrl_source *source, const struct sqrl_run *run,
     int code = SQRL_OK;
     for (uint32_t i = 0; i < run->count && !code; i++) {
         const struct sqrl_block *block = run->samples[i].block;
-        if (block->first == SQRL_UNKNOWN)
+        struct sqrl_place place = sqrl_block_place(block, run->samples[i].index);
+        if (place.sample == SQRL_UNKNOWN)
             return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
                                   "the samples of %s don't tell their positions: index "
                                   "or pack them first",
                                   sqrl_source_url(source));
-        if (block->shard != shard)
-            code = sqrl_source_position(source, shard = block->shard, 0, &base, err);
+        if (place.shard != shard)
+            code = sqrl_source_position(source, shard = place.shard, 0, &base, err);
         if (!code)
-            code = add(pass, base + block->first + run->samples[i].index, shard, err);
+            code = add(pass, base + place.sample, shard, err);
     }
     return code;
 }

@@ -29,9 +29,9 @@ static int print_sample(void *arg, const struct sqrl_projection *projection,
     int code = cli_sample_json(projection, block, index, &printer->lines, err);
     if (code) {
         printer->lines.size = before;
-        if (block->first != SQRL_UNKNOWN)
-            sqrl_error_at(err, code, "sample %llu",
-                          (unsigned long long)(block->first + index));
+        struct sqrl_place place = sqrl_block_place(block, index);
+        if (place.sample != SQRL_UNKNOWN)
+            sqrl_error_at(err, code, "sample %llu", (unsigned long long)place.sample);
         return strcmp(printer->url, "-") == 0
                    ? code
                    : sqrl_error_at(err, code, "%s", printer->url);

@@ -18,6 +18,13 @@ extern "C" {
 
 #define SQRL_UNKNOWN UINT64_MAX
 
+/* Where a sample is, for messages and provenance. */
+struct sqrl_place {
+    uint64_t shard;  /* index within the source */
+    uint64_t sample; /* number within the shard; UINT64_MAX when it can't be told: plain
+                        JSON lines that are not read from the front */
+};
+
 struct sqrl_block {
     struct sqrl_buffer *bytes; /* what the nodes' offsets count from */
     struct sqrl_tape tape;
@@ -32,6 +39,8 @@ struct sqrl_block {
     uint32_t front;  /* bytes at the front that are no payload: keys that idx adds */
     uint64_t added;  /* bytes of fields that were added to the data later: they do not
                         count where a shuffled window ends */
+    const struct sqrl_place *places; /* [count] where its samples come from all over the
+                                        source; else NULL: see sqrl_block_place */
     /* private */
     int refs;
     struct sqrl_context *context;
@@ -51,6 +60,17 @@ SQRL_CHECK int sqrl_block_new(struct sqrl_context *context, struct sqrl_block **
 SQRL_API struct sqrl_block *sqrl_block_ref(struct sqrl_block *block);
 /* Drops one reference; NULL is allowed. The last gives bytes and memory back. */
 SQRL_API void sqrl_block_unref(struct sqrl_block *block);
+
+/* Where its sample `index` is. */
+static inline struct sqrl_place sqrl_block_place(const struct sqrl_block *block,
+                                                 uint32_t index) {
+    if (block->places)
+        return block->places[index];
+    struct sqrl_place place = {block->shard, block->first};
+    if (block->first != SQRL_UNKNOWN)
+        place.sample += index;
+    return place;
+}
 
 /* Makes room for `count` entries in begin. */
 SQRL_CHECK int sqrl_block_reserve(struct sqrl_block *block, uint32_t count,

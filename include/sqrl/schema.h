@@ -33,13 +33,6 @@ enum sqrl_kind {
     SQRL_KIND_OTHER
 };
 
-/* Where a sample is, for messages and provenance. */
-struct sqrl_place {
-    uint64_t shard;  /* index within the source */
-    uint64_t sample; /* number within the shard; UINT64_MAX when it can't be told: plain
-                        JSON lines that are not read from the front */
-};
-
 struct sqrl_field {
     char *name;
     enum sqrl_kind kind;

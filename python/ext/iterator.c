@@ -128,47 +128,6 @@ static void note_place(struct samples *self) {
     PyErr_Restore(type, value, traceback);
 }
 
-/* Samples of a shuffled window lie all over memory: each would wait for half a dozen
- * lines in turn, then for its data. So what comes soon is fetched ahead, a step of the
- * way at a time: where it begins, its nodes, its bytes. Samples in a row need none of
- * this. */
-enum { AHEAD_BEGIN = 12, AHEAD_NODES = 8, AHEAD_BYTES = 4, MOST_BYTES = 4096, LINE = 64 };
-/* GCC takes a function that only fetches for one without effects, and drops the call. */
-#define FETCHES static inline __attribute__((always_inline))
-
-FETCHES void fetch_lines(const void *from, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += LINE)
-        __builtin_prefetch((const char *)from + at);
-}
-
-FETCHES void fetch_bytes(const struct sqrl_sample *sample) {
-    const struct sqrl_block *block = sample->block;
-    const struct sqrl_node *nodes = block->tape.nodes;
-    uint32_t begin = block->begin[sample->index];
-    if (block->bytes == NULL || begin + 1 >= block->tape.count)
-        return;
-    size_t size = block->bytes->size, from = nodes[begin + 1].v.offset, to = size;
-    if (sample->index + 1 < block->count) {
-        uint32_t next = block->begin[sample->index + 1];
-        to = next + 1 < block->tape.count ? nodes[next + 1].v.offset : size;
-    }
-    if (from < to && to <= size)
-        fetch_lines(block->bytes->data + from,
-                    to - from < MOST_BYTES ? to - from : MOST_BYTES);
-}
-
-FETCHES void fetch_ahead(const struct sqrl_run *run, uint32_t at) {
-    if (at + AHEAD_BEGIN >= run->count)
-        return;
-    const struct sqrl_sample *s = &run->samples[at];
-    const struct sqrl_sample *far = &s[AHEAD_BEGIN], *near = &s[AHEAD_NODES];
-    if (far->block == far[-1].block && far->index == far[-1].index + 1)
-        return;
-    __builtin_prefetch(&far->block->begin[far->index]);
-    fetch_lines(&near->block->tape.nodes[near->block->begin[near->index]], 4 * LINE);
-    fetch_bytes(&s[AHEAD_BYTES]);
-}
-
 static PyObject *samples_next(PyObject *op) {
     struct samples *self = (struct samples *)op;
     struct ext_state *state = self->builder.state;
@@ -176,13 +135,11 @@ static PyObject *samples_next(PyObject *op) {
         if (samples_refill(state, self) <= 0)
             return NULL;
     struct held_run *held = self->held;
-    fetch_ahead(held->run, (uint32_t)self->at);
     struct sqrl_sample sample = held->run->samples[self->at++];
     held->users++;
-    self->shard = sample.block->shard;
-    self->sample = sample.block->first == SQRL_UNKNOWN
-                       ? SQRL_UNKNOWN
-                       : sample.block->first + sample.index;
+    struct sqrl_place place = sqrl_block_place(sample.block, sample.index);
+    self->shard = place.shard;
+    self->sample = place.sample;
     self->delivered++;
     PyObject *object = ext_build_sample(&self->builder, sample.block, sample.index);
     if (EXT_UNLIKELY(object == NULL))

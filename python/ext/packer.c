@@ -357,12 +357,12 @@ static int append_projected(struct sqrl_packer *packer,
 static void error_at_sample(struct sqrl_error *err, int rc,
                             const struct sqrl_sample *sample) {
     const struct sqrl_block *block = sample->block;
-    if (block->first == SQRL_UNKNOWN) /* plain lines are not counted before a block */
+    struct sqrl_place place = sqrl_block_place(block, sample->index);
+    if (place.sample == SQRL_UNKNOWN) /* plain lines are not counted before a block */
         sqrl_error_at(err, rc, "block %llu: sample %u of the block",
                       (unsigned long long)block->number, (unsigned)sample->index);
     else
-        sqrl_error_at(err, rc, "sample %llu",
-                      (unsigned long long)(block->first + sample->index));
+        sqrl_error_at(err, rc, "sample %llu", (unsigned long long)place.sample);
 }
 
 static int append_run(struct sqrl_packer *packer,

@@ -67,7 +67,7 @@ static int emit_run(struct sqrl_iterator *it) {
         sqrl_output_free(o);
         return code;
     }
-    o->state = OUTPUT_READY;
+    o->state = it->gathers ? OUTPUT_QUEUED : OUTPUT_READY;
     emit(a, o);
     return SQRL_OK;
 }
@@ -395,7 +395,8 @@ static void leave_window(struct sqrl_iterator *it) {
 
 static void end_run(struct sqrl_iterator *it) {
     struct sqrl_assign *a = &it->assign;
-    if (it->batch || !a->open[0] || a->open[0]->count < RUN_ROWS)
+    const struct sqrl_output *o = a->open[0];
+    if (it->batch || !o || (o->count < RUN_ROWS && o->bytes < RUN_BYTES))
         return;
     int code = emit_run(it);
     if (code)
@@ -591,10 +592,11 @@ bool sqrl_assign_has_room(const struct sqrl_iterator *it) {
 /* Moves what was emitted to the queue. Lock held. */
 static void publish(struct sqrl_iterator *it) {
     struct sqrl_assign *a = &it->assign;
+    bool fills = it->batch || it->gathers;
     if (a->emitted) {
         *it->out_tail = a->emitted;
         it->out_tail = a->emitted_end;
-        for (struct sqrl_output *o = a->emitted; o && it->batch; o = o->next) {
+        for (struct sqrl_output *o = a->emitted; o && fills; o = o->next) {
             o->next_work = NULL;
             *it->fill_tail = o;
             it->fill_tail = &o->next_work;
@@ -602,7 +604,7 @@ static void publish(struct sqrl_iterator *it) {
         }
         it->queued += a->emitted_count;
         it->queued_bytes += a->emitted_bytes;
-        if (!it->batch)
+        if (!fills)
             it->finished_outputs += a->emitted_count;
         sqrl_executor_wake(it);
     }

@@ -106,10 +106,16 @@ static uint32_t part_row(const struct sqrl_output *o, uint32_t part) {
     return (uint32_t)((uint64_t)o->count * part / o->parts);
 }
 
-/* Lays an output out; true when it was filled, false when its parts were put up for
- * claims. */
+/* Gathers a run, or lays an output out; true when it was filled, false when its parts
+ * were put up for claims. */
 static bool fill_output(struct sqrl_iterator *it, struct sqrl_output *o) {
     struct sqrl_error error;
+    if (o->run) {
+        sqrl_stat_add(&it->stat[STAT_FILL].items, o->count);
+        sqrl_stat_add(&it->stat[STAT_FILL].bytes, o->bytes);
+        sqrl_run_gather(it->context, o);
+        return true;
+    }
     sqrl_error_clear(&error);
     int code = sqrl_batch_lay_out(it->context, it->columns, o->rows, o->count, o->number,
                                   &o->batch, &error);

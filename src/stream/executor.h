@@ -23,7 +23,8 @@
 
 #define STRAND_ROOM 64u   /* blocks a strand may be ahead of its consumer */
 #define MAX_STRANDS 1024u /* live ones: most are finished and wait to be consumed */
-#define RUN_ROWS 1024u    /* of a shuffled run */
+#define RUN_ROWS 1024u    /* of a shuffled run, at most, */
+#define RUN_BYTES (UINT64_C(1) << 20) /* and about so many bytes */
 
 /* Of one piece that a strand fetches ahead. */
 struct sqrl_piece_use {
@@ -242,6 +243,7 @@ struct sqrl_iterator {
     uint64_t window_bytes;
     size_t slabs_held; /* sqrl_slab_hold: a window gives back what the next one takes */
     uint64_t budget_widened; /* sqrl_budget_widen: windows that it has no room for */
+    bool gathers;            /* runs: samples come from all over a window */
     bool windowed; /* ASSIGN collects windows and hands out samples from all over them */
     uint64_t window_cut; /* bytes loaded that end a window, whatever the order foresaw */
 
@@ -493,6 +495,10 @@ void sqrl_states_free(struct sqrl_states *states);
 /* --- run.c --- */
 SQRL_CHECK int sqrl_run_new(struct sqrl_context *context, struct sqrl_output *output,
                             struct sqrl_error *err);
+/* Copies samples that lie all over a window into a block of the run's own, so that the
+ * consumer finds them warm and in a row. A lack of memory only leaves them where they
+ * are. */
+void sqrl_run_gather(struct sqrl_context *context, struct sqrl_output *output);
 void sqrl_run_uncharge(struct sqrl_run *run);
 
 #endif

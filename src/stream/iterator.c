@@ -207,6 +207,7 @@ static int open_parts(struct sqrl_iterator *it,
         return code;
     it->windowed = it->kind == SQRL_ORDER_WINDOWS ||
                    (it->plan->distributed && it->kind != SQRL_ORDER_SAMPLES);
+    it->gathers = !it->batch && it->kind == SQRL_ORDER_WINDOWS;
     if (!it->batch)
         it->wants = it->filter_wants;
     it->check_names = !it->batch && sqrl_projection_may_clash(it->plan->names);

@@ -96,6 +96,8 @@ void sqrl_block_unref(struct sqrl_block *block) {
     struct sqrl_context *context = block->context;
     sqrl_buffer_unref(block->bytes);
     block->bytes = NULL;
+    free((void *)(uintptr_t)block->places);
+    block->places = NULL;
     block->context = NULL;
     struct shells *shells = shells_of(context, NULL);
     uint64_t bytes = sqrl_block_memory(block);

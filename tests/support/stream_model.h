@@ -58,8 +58,8 @@ static inline int drain_runs(struct sqrl_plan *plan, struct list *out,
             uint32_t node = sqrl_map_find(nodes, block->begin[run->samples[i].index],
                                           block->bytes->data, "id", 2);
             list_add(out, nodes[node].v.u);
-            assert_int_equal(block->shard * 100000 + block->first + run->samples[i].index,
-                             nodes[node].v.u);
+            struct sqrl_place place = sqrl_block_place(block, run->samples[i].index);
+            assert_int_equal(place.shard * 100000 + place.sample, nodes[node].v.u);
         }
         sqrl_run_release(run);
     }
