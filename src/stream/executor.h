@@ -496,8 +496,8 @@ void sqrl_states_free(struct sqrl_states *states);
 SQRL_CHECK int sqrl_run_new(struct sqrl_context *context, struct sqrl_output *output,
                             struct sqrl_error *err);
 /* Copies samples that lie all over a window into a block of the run's own, so that the
- * consumer finds them warm and in a row. A lack of memory only leaves them where they
- * are. */
+ * consumer finds them warm and in a row; large ones stay. A lack of memory only leaves
+ * them where they are. */
 void sqrl_run_gather(struct sqrl_context *context, struct sqrl_output *output);
 void sqrl_run_uncharge(struct sqrl_run *run);
 

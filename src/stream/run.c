@@ -81,6 +81,9 @@ FETCHES void fetch_ahead(const struct sqrl_sample *s, uint32_t left) {
     fetch_bytes(&s[AHEAD_BYTES]);
 }
 
+/* Samples that are long enough to be read at memory's own pace stay where they are. */
+enum { LARGE_SAMPLE = 64 << 10 };
+
 static bool copy_all(const struct run *run, struct sqrl_block *to,
                      struct sqrl_place *places) {
     const struct sqrl_sample *s = run->run.samples;
@@ -97,6 +100,8 @@ static bool copy_all(const struct run *run, struct sqrl_block *to,
 void sqrl_run_gather(struct sqrl_context *context, struct sqrl_output *output) {
     struct run *run = (struct run *)output->run;
     struct sqrl_block *to = NULL;
+    if (output->bytes / run->run.count > LARGE_SAMPLE)
+        return;
     struct sqrl_place *places = malloc(run->run.count * sizeof *places);
     if (!places || sqrl_block_new(context, &to, NULL) ||
         sqrl_buffer_new(context, (size_t)output->bytes, &to->bytes, NULL) ||
