@@ -231,22 +231,40 @@ static void failing_writes_change_nothing(void **state) {
     each_call_fails(&fault_fs_shared.fail_create, "creates");
 }
 
+/* Fields of all samples, read by this thread alone: the fault plan is changed afterwards.
+ */
+static int count_fields(struct sqrl_source *source, uint64_t *fields,
+                        struct sqrl_error *err) {
+    int rc = 0;
+    for (uint64_t s = 0; rc == 0 && s < sqrl_source_shards(source); s++) {
+        struct sqrl_shard_reader *reader = NULL;
+        struct sqrl_block *block = NULL;
+        rc = sqrl_shard_open(source, s, &reader, err);
+        while (rc == 0) {
+            rc = sqrl_shard_reader_next(reader, NULL, &block, err);
+            if (rc || !block)
+                break;
+            for (uint32_t i = 0; i < block->count; i++)
+                *fields += block->tape.nodes[block->begin[i]].size;
+            sqrl_block_unref(block);
+        }
+        sqrl_shard_reader_unref(reader);
+    }
+    return rc;
+}
+
 /* Reading fails: an error, not other samples. */
 static void failing_reads_are_errors(void **state) {
     pack(at("reads"));
     for (unsigned n = 1;; n++) {
         struct sqrl_source *source = NULL;
-        struct sqrl_plan *plan = NULL;
         struct sqrl_error err = {0};
-        uint64_t samples = 0, fields = 0;
+        uint64_t fields = 0;
         memset(&fault_fs_shared, 0, sizeof fault_fs_shared);
         fault_fs_shared.fail_read = n;
         int rc = sqrl_open(context, fault_at("reads"), NULL, &source, &err);
         if (rc == 0)
-            rc = sqrl_plan_source(source, &plan, &err);
-        if (rc == 0)
-            rc = count_plan(plan, &samples, &fields, &err);
-        sqrl_plan_unref(plan);
+            rc = count_fields(source, &fields, &err);
         sqrl_source_unref(source);
         if (rc == 0) {
             assert_int_equal(fields, 3 * SAMPLES);
