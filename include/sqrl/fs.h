@@ -123,6 +123,9 @@ enum sqrl_fs_flag {
     SQRL_FS_LOCAL = 1, /* reads are quick enough for CPU threads */
     SQRL_FS_WRITABLE = 2,
     SQRL_FS_LISTABLE = 4,
+    /* A read fails when the file is another one than was opened (If-Match); without it a
+     * cache looks the file up again behind each fetch. */
+    SQRL_FS_VERSIONED = 32,
     SQRL_FS_URL = 16, /* paths are URLs: errors leave out their queries */
     SQRL_FS_SHIM = 8  /* wraps another, whose errors already name the path */
 };

@@ -105,7 +105,7 @@ def open_source(
     if type(fs).__module__ == "fsspec.implementations.local":
         return _native.open(path, options)
     files = Files(fs)
-    if ahead:
+    if ahead and "cache" not in options:
         with contextlib.suppress(Exception):  # open_in meets it again, and says where
             files.fetch(path)
     return _native.open_in(files, url, path, options)
@@ -149,6 +149,7 @@ class Files:
     def __init__(self, fs: Any) -> None:
         self._fs = fs
         self._known: dict[str, tuple[float, Stat, bytes]] = {}
+        self._told: set[str] = set()
 
     @property
     def fs(self) -> Any:
@@ -157,8 +158,15 @@ class Files:
         return self._fs
 
     def stat(self, path: str) -> Stat:
-        """(size or -1, time of change in ns or 0, is it a directory, etag or "")."""
-        return self._lookup(path)[0]
+        """(size or -1, time of change in ns or 0, is it a directory, etag or "").
+
+        What was learned before is told once: who asks again wants to know whether it changed.
+        """
+        if path in self._told:
+            self._known.pop(path, None)
+        stat = self._lookup(path)[0]
+        self._told.add(path)
+        return stat
 
     def _lookup(self, path: str) -> tuple[Stat, bytes]:
         known = self._known.get(path)
@@ -171,12 +179,14 @@ class Files:
     def _keep(self, path: str, stat: Stat, head: bytes) -> None:
         known = self._known
         while len(known) >= _KNOWN_FILES:
-            known.pop(next(iter(known)), None)
+            oldest = next(iter(known))
+            known.pop(oldest, None)
+            self._told.discard(oldest)
         known[path] = (time.monotonic() + _FRESH_SECONDS, stat, head)
 
     def fetch(self, path: str) -> None:
         """Fetches the beginning of a file, all of it where it is small."""
-        stat = self.stat(path)
+        stat = self._lookup(path)[0]
         if not stat[2]:
             size = _WHOLE_BYTES if stat[0] < 0 else min(stat[0], _WHOLE_BYTES)
             self._keep(path, stat, _cat(self.fs, path, 0, size))

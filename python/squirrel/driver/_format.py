@@ -38,9 +38,15 @@ class FormatDriver(StoreDriver):
         self, url: Any, serializer: Any, storage_options: dict[str, Any] | None, kwargs: dict[str, Any]
     ) -> None:
         catalog = kwargs.pop("catalog", None)
+        cache = kwargs.pop("cache", None)
+        if storage_options and "cache" in storage_options:
+            storage_options = dict(storage_options)
+            cache = storage_options.pop("cache") if cache is None else cache
         super().__init__(os.fspath(url), serializer, storage_options, catalog=catalog)
         known = _option_names(self.name)
         self._options = {name: value for name, value in kwargs.items() if name in known}
+        if cache is not None:
+            self._options["cache"] = os.fspath(cache)
         unknown = sorted(set(kwargs) - known)
         if unknown:
             text = "driver %s has no option %s; it has %s"

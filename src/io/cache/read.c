@@ -230,12 +230,16 @@ static int serve(struct reading *r, struct sqrl_error *err) {
 
 /* --- fetching --- */
 
-static bool is_local(const struct cache *cache) {
-    return sqrl_fs_flags(cache->inner) & SQRL_FS_LOCAL;
+static bool is_versioned(const struct cache *cache) {
+    return sqrl_fs_flags(cache->inner) & SQRL_FS_VERSIONED;
 }
 
+/* What was known of it is forgotten, here and on the disk. */
 static int changed(struct cache *cache, struct cache_file *f, struct sqrl_error *err) {
+    char path[CACHE_PATH_BYTES];
     cache_snapshot_drop(cache->snapshots, f->object.place);
+    cache_place_path(&cache->folder, f->object.place, CACHE_STAT, path);
+    unlink(path);
     int rc = sqrl_error_set(err, SQRL_E_CORRUPT,
                             "it changed since it was opened (then: %s, %llu bytes); open "
                             "the source again to read it as it is now",
@@ -386,7 +390,7 @@ static int fetch_parts(struct reading *r, struct fetch *fetch, struct sqrl_error
         rc = sqrl_file_read(f->inner, fetch->parts.items, fetch->parts.count, r->cancel,
                             err);
     struct sqrl_stat now;
-    if (rc == SQRL_OK && is_local(r->cache) &&
+    if (rc == SQRL_OK && !is_versioned(r->cache) &&
         (sqrl_fs_stat(r->cache->inner, f->path, &now, NULL) != SQRL_OK ||
          !same_version(f, &now)))
         rc = changed(r->cache, f, err); /* nothing else would tell */

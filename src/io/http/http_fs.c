@@ -490,11 +490,12 @@ static void metrics_fs(void *state, struct sqrl_fs_metrics *out) {
 #define HTTP_FS(scheme_, open_)                                                          \
     {                                                                                    \
         .size = sizeof(struct sqrl_fs_ops), .api = SQRL_FS_API, .name = scheme_,         \
-        .schemes = scheme_, .doc = "files on web servers", .flags = SQRL_FS_URL,         \
-        .options = options, .fs_size = sizeof(struct http_fs),                           \
-        .file_size = sizeof(struct http_file), .open = open_, .close = close_fs,         \
-        .stat = stat_fs, .list = list_fs, .file_open = file_open,                        \
-        .file_read = file_read, .file_close = file_close, .metrics = metrics_fs          \
+        .schemes = scheme_, .doc = "files on web servers",                               \
+        .flags = SQRL_FS_URL | SQRL_FS_VERSIONED, .options = options,                    \
+        .fs_size = sizeof(struct http_fs), .file_size = sizeof(struct http_file),        \
+        .open = open_, .close = close_fs, .stat = stat_fs, .list = list_fs,              \
+        .file_open = file_open, .file_read = file_read, .file_close = file_close,        \
+        .metrics = metrics_fs                                                            \
     }
 
 const struct sqrl_fs_ops sqrl_fs_http = HTTP_FS("http", open_http);

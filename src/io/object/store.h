@@ -185,7 +185,7 @@ SQRL_CHECK int object_find(struct object_store *store, const struct object_path 
 /* The ops table's common part. */
 #define OBJECT_FS_OPS                                                                    \
     .size = sizeof(struct sqrl_fs_ops), .api = SQRL_FS_API,                              \
-    .flags = SQRL_FS_WRITABLE | SQRL_FS_LISTABLE,                                        \
+    .flags = SQRL_FS_WRITABLE | SQRL_FS_LISTABLE | SQRL_FS_VERSIONED,                    \
     .fs_size = sizeof(struct object_store), .file_size = OBJECT_FILE_BYTES,              \
     .writer_size = OBJECT_WRITER_BYTES, .close = object_fs_close,                        \
     .stat = object_fs_stat, .list = object_fs_list, .file_open = object_fs_file_open,    \
