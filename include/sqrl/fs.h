@@ -236,7 +236,8 @@ SQRL_API void sqrl_file_abort(struct sqrl_file_writer *writer);
 
 /* Removes temporaries that dead local writers left in a directory; counts them.
  * Temporaries of living processes of this machine stay; those of other machines (on a
- * shared disk) and of earlier boots go when nothing was written to them for a day. */
+ * shared disk) and of earlier boots go when nothing was written to them for a day. In
+ * object stores: uploads that were begun more than a day ago and never ended. */
 SQRL_CHECK int sqrl_fs_sweep(struct sqrl_fs *fs, const char *directory, uint64_t *removed,
                              struct sqrl_error *err);
 

@@ -94,7 +94,9 @@ def pack(
         progress: None shows a bar on a terminal, True also plain lines elsewhere, False nothing.
         inputs_per_task: with workers: how many inputs are done and noted as one piece.
         start_method: with workers: "forkserver" (default), "spawn" or "fork".
-        **options: the format's write options, e.g. ``codec="lz4"``, ``level=9``.
+        **options: the format's write options, e.g. ``codec="lz4"``, ``level=9``, and those of the
+            destination's file system (``endpoint="http://127.0.0.1:9000"`` for ``s3://bucket/x``);
+            ``storage_options={...}`` with the names of s3fs, gcsfs and adlfs, too.
 
     Raises:
         ExistsError: the destination holds data, and neither overwrite nor append is given.
@@ -111,6 +113,8 @@ def pack(
             raise ArgumentError("key= is the name of a field where map= makes the samples")
         source = _with_keys(source, key)
         key = "__key__"
+    destination = os.fspath(destination)
+    options = {**_storage(destination, options.pop("storage_options", None)), **options}
     options = {**options, "key": key, "index": ",".join(index) if index else None}
     options = {name: value for name, value in options.items() if value is not None}
     layout: dict[str, Any] = {
@@ -122,7 +126,6 @@ def pack(
     }
     if groups:
         layout["groups"] = {name: list(fields) for name, fields in groups.items()}
-    destination = os.fspath(destination)
     if map is not None and (workers is not None or resume):
         from squirrel._pack_parallel import pack_parallel
 
@@ -153,6 +156,20 @@ def pack(
         packer.abandon()
         remove_empty(destination)
         raise
+
+
+def _storage(destination: str, storage_options: Any) -> dict[str, Any]:
+    """fsspec's options as the library's."""
+    from squirrel._remote import own_system
+    from squirrel._storage_options import native_options
+
+    if not storage_options:
+        return {}
+    system = own_system(destination, storage_options)
+    options = native_options(system, storage_options) if system is not None else None
+    if options is None:
+        raise ArgumentError("the library does not write there itself with these storage_options", where=destination)
+    return options
 
 
 def remove_empty(destination: str) -> None:

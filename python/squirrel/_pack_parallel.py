@@ -9,6 +9,9 @@ destination at the same time leave each other alone, and a kill unlocks it. At t
 of the journal are committed in the order of the inputs, in one step, so the data set does not depend
 on the number of workers. With resume, the journal stays then as the record of the finished pack
 (`_sqrl/pack-<run>.done`): the same call again finds it and does nothing.
+
+Where the destination is no local directory (`s3://...`), journals lie in the user's folder for such things
+(`$XDG_STATE_HOME/squirrel/packs`, one folder a destination), so a pack is resumed on the machine that began it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from squirrel import _native
 from squirrel._errors import ArgumentError, ExistsError, StateError
 from squirrel._pack import PackReport, add_input, make_report, remove_empty
 from squirrel._progress import Progress
+from squirrel._remote import own_system
+from squirrel._storage_options import without_secrets
 from squirrel.iterstream.base import callable_name
 from squirrel.iterstream.parallel import usable_cores
 
@@ -40,6 +45,58 @@ _SAY_SECONDS = 0.2
 _SAME = ("inputs", "map", "layout", "first")  # what makes two calls the same pack
 _FIRST = 16  # inputs that tell packs of as many inputs from each other
 _LOCK_SECONDS = 2.0  # in which the workers of a killed pack have ended
+
+
+# --- where it goes ---
+
+
+class _Place:
+    """The directory that is packed into, and the folder of its journals."""
+
+    def __init__(self, destination: str, options: dict[str, Any]) -> None:
+        self.url = destination
+        self._system = own_system(destination)
+        if self._system is None:
+            raise ArgumentError("workers write to a directory that the library reaches itself", where=destination)
+        self._fs: Any = None
+        if self._system["name"] == "local":
+            self.url = destination.removeprefix("file://")
+            self.folder = os.path.join(self.url, "_sqrl")
+            return
+        own = {option["name"] for option in self._system["options"]}
+        self._fs = _native.FileSystem(destination, {key: value for key, value in options.items() if key in own})
+        self._path = destination.partition("://")[2].rstrip("/")
+        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        name = hashlib.sha256(destination.rstrip("/").encode()).hexdigest()[:20]
+        self.folder = os.path.join(state, "squirrel", "packs", name)
+
+    def names(self, below: str = "") -> list[str]:
+        """What the directory holds, or one below it."""
+        if self._fs is None:
+            return os.listdir(os.path.join(self.url, below))
+        return [name for name, _ in self._fs.list(f"{self._path}/{below}".rstrip("/"))]
+
+    def is_file(self) -> bool:
+        if self._fs is None:
+            return os.path.isfile(self.url)
+        try:
+            return not self._fs.stat(self._path)[2]
+        except FileNotFoundError:
+            return False
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+        try:
+            if self._fs is None:
+                os.remove(os.path.join(self.url, name))
+            else:
+                self._fs.remove(f"{self._path}/{name}")
+        except FileNotFoundError:
+            pass
+
+    def told(self, layout: dict[str, Any]) -> dict[str, Any]:
+        """The layout as a journal may hold it: without secrets."""
+        return {**layout, "options": without_secrets(self._system or {"options": []}, layout["options"] or {})}
 
 
 # --- the journal ---
@@ -56,9 +113,8 @@ class _Journal:
         self._file: Any = None
 
     @classmethod
-    def new(cls, directory: str, head: dict[str, Any]) -> _Journal:
+    def new(cls, folder: str, head: dict[str, Any]) -> _Journal:
         """Makes one, locked; others see it with its head only."""
-        folder = os.path.join(directory, "_sqrl")
         os.makedirs(folder, exist_ok=True)
         name = f"pack-{head['run']}.journal"
         self = cls(os.path.join(folder, name))
@@ -160,15 +216,18 @@ class _Journal:
         )
 
 
-def _finished(directory: str, head: dict[str, Any]) -> list[_Journal]:
+def _finished(place: _Place, head: dict[str, Any]) -> list[_Journal]:
     """The finished packs of the same call whose shards are here; forgets those that are gone."""
-    folder = os.path.join(directory, "_sqrl")
+    folder = place.folder
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
     records = []
-    prefixes = {shard.rpartition("-")[0] for shard in os.listdir(directory)}
+    try:
+        prefixes = {shard.rpartition("-")[0] for shard in place.names()}
+    except FileNotFoundError:
+        prefixes = set()
     for name in names:
         if not (name.startswith("pack-") and name.endswith(".done")):
             continue
@@ -471,47 +530,37 @@ class _Pack:
                 self._give(pool, pipe, task, given)
 
 
-def _local(destination: str) -> str:
-    if destination.startswith("file://"):
-        return destination[len("file://") :]
-    if "://" in destination:
-        raise ArgumentError("workers write to a local directory", where=destination)
-    return destination
-
-
-def _holds_data(directory: str) -> bool:
+def _holds_data(place: _Place) -> bool:
     """Whether anything but leftovers of packs is there."""
     try:
-        names = os.listdir(directory)
+        names = place.names()
     except FileNotFoundError:
         return False
     except NotADirectoryError:
-        raise ExistsError("workers write to a directory; a file is there", where=directory) from None
+        raise ExistsError("workers write to a directory; a file is there", where=place.url) from None
     if "_sqrl" in names:
-        return any(n.endswith(".idx") for n in os.listdir(os.path.join(directory, "_sqrl")))
+        return any(n.endswith(".idx") for n in place.names("_sqrl"))
     return any(not name.startswith(".") for name in names)
 
 
-def _sweep(directory: str, run: str, keep: set[str]) -> None:
+def _sweep(place: _Place, run: str, keep: set[str]) -> None:
     """Removes the run's shards whose prefix is not in `keep`."""
-    if not os.path.isdir(directory):
+    try:
+        names = place.names()
+    except (FileNotFoundError, NotADirectoryError):
         return
-    for name in os.listdir(directory):
+    for name in names:
         bare = name.lstrip(".")
         if bare.startswith(run + "-") and not any(bare.startswith(p) for p in keep):
-            try:
-                os.remove(os.path.join(directory, name))
-            except FileNotFoundError:
-                pass
+            place.remove(name)
 
 
-def _left_behind(directory: str, head: dict[str, Any] | None) -> list[_Journal]:
+def _left_behind(folder: str, head: dict[str, Any] | None) -> list[_Journal]:
     """Journals of packs that were killed, locked and loaded; those of running packs stay alone.
 
     Raises:
         StateError: a pack of the same call (`head`) is running.
     """
-    folder = os.path.join(directory, "_sqrl")
     try:
         names = [name for name in os.listdir(folder) if name.endswith(".journal") and name[0] != "."]
     except (FileNotFoundError, NotADirectoryError):
@@ -538,9 +587,9 @@ def _left_behind(directory: str, head: dict[str, Any] | None) -> list[_Journal]:
     return found
 
 
-def _begin(directory: str, head: dict[str, Any], resume: bool, replace: bool) -> _Journal:
+def _begin(place: _Place, head: dict[str, Any], resume: bool, replace: bool) -> _Journal:
     """The journal of a killed pack of the same call, or a new one."""
-    found = _left_behind(directory, head if resume else None)
+    found = _left_behind(place.folder, head if resume else None)
     try:
         if resume and found:
             same = next((journal for journal in found if journal.same_call(head)), None)
@@ -558,23 +607,23 @@ def _begin(directory: str, head: dict[str, Any], resume: bool, replace: bool) ->
             )
         for journal in found:
             done = {t["prefix"] for t in journal.tasks.values()} if journal.committing else set()
-            _sweep(directory, journal.head["run"], done)
+            _sweep(place, journal.head["run"], done)
             journal.remove()
-        if not replace and _holds_data(directory):
+        if not replace and _holds_data(place):
             raise ExistsError(
                 "the destination holds data already: give overwrite=True or append=True",
-                where=directory,
+                where=place.url,
             )
-        return _Journal.new(directory, head)
+        return _Journal.new(place.folder, head)
     finally:
         for journal in found:
             journal.close()
 
 
-def _check_shards(directory: str, done: list[dict[str, Any]]) -> None:
+def _check_shards(place: _Place, done: list[dict[str, Any]]) -> None:
     """All shards that the journal tells of are there: a commit takes what it finds."""
     count: dict[str, int] = {}
-    for name in os.listdir(directory):
+    for name in place.names():
         prefix, _, rest = name.rpartition("-")
         if rest.count(".") > 1:  # a group of fields: its base counts
             continue
@@ -585,21 +634,21 @@ def _check_shards(directory: str, done: list[dict[str, Any]]) -> None:
                 f"of {task['shards']} shards {task['prefix']}-* that were written, "
                 f"{count.get(task['prefix'], 0)} are there: did something remove them? Pack again "
                 "with resume=False",
-                where=directory,
+                where=place.url,
             )
 
 
-def _commit(journal: _Journal, directory: str, overwrite: bool) -> None:
+def _commit(journal: _Journal, place: _Place, overwrite: bool, options: dict[str, Any] | None) -> None:
     done = [journal.tasks[number] for number in sorted(journal.tasks)]
     prefixes = tuple(task["prefix"] for task in done if task["shards"])
     if not prefixes:
         return
     again = journal.committing
     if not again:
-        _check_shards(directory, done)
+        _check_shards(place, done)
         journal.write({"commit": True})
     try:
-        _native.commit(directory, prefixes, overwrite, journal.head["layout"]["options"])
+        _native.commit(place.url, prefixes, overwrite, options)
     except FileNotFoundError:
         if not again:  # killed between commit and the journal's end: nothing is left to commit
             raise
@@ -621,8 +670,8 @@ def pack_parallel(
     start_method: str | None,
 ) -> PackReport:
     """See :func:`squirrel.pack`."""
-    directory = _local(destination)
-    if layout["format"] not in (None, "sqrl") or os.path.isfile(directory):
+    place = _Place(destination, layout["options"] or {})
+    if layout["format"] not in (None, "sqrl") or place.is_file():
         raise ArgumentError("workers write native shards into a directory", where=destination)
     if isinstance(source, (str, os.PathLike)):
         from squirrel.stream import open as open_stream
@@ -642,21 +691,21 @@ def pack_parallel(
         "inputs": total,
         "per_task": per_task,
         "map": callable_name(function),
-        "layout": layout,
+        "layout": place.told(layout),
         "first": _fingerprint(begin),
     }
-    records = _finished(directory, head) if resume else []
+    records = _finished(place, head) if resume else []
     if records:
         known = list(inputs)
         inputs = iter(known)
         for record in records:
             if record.same_inputs(known):
                 return make_report(*_sum_up(record))
-    journal = _begin(directory, head, resume, overwrite or append)
+    journal = _begin(place, head, resume, overwrite or append)
     bar = Progress(progress, total, "inputs")
     work = _Pack(inputs, journal, journal.head["per_task"], bar)
     setup = {
-        "destination": directory,
+        "destination": place.url,
         "layout": layout,
         "skip": skip,
         "threads": max(usable_cores() // workers, 1),
@@ -665,14 +714,14 @@ def pack_parallel(
     try:
         work.run(lambda count: _Pool(count, function, setup, method), workers)
         kept = {task["prefix"] for task in journal.tasks.values()}
-        _sweep(directory, journal.head["run"], kept)
-        _commit(journal, directory, overwrite)
+        _sweep(place, journal.head["run"], kept)
+        _commit(journal, place, overwrite, layout["options"])
     except BaseException:
         journal.close()
         if not resume:
-            _sweep(directory, journal.head["run"], set())
+            _sweep(place, journal.head["run"], set())
             journal.remove()
-            remove_empty(directory)
+            remove_empty(place.url)
         raise
     report, failed = _sum_up(journal)
     if resume:

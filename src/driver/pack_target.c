@@ -334,8 +334,6 @@ static int open_file(struct sqrl_pack_target *target, bool is_there,
 /* Temporaries of writers that died; what can't be swept is no reason to fail. */
 static void sweep(struct sqrl_context *context, const struct sqrl_pack_target *target) {
     uint64_t removed = 0;
-    if (!(sqrl_fs_flags(target->fs) & SQRL_FS_LOCAL))
-        return;
     char *directory = target->directory ? sqrl_strdup(target->path, NULL)
                                         : parent_of(target->path, NULL);
     if (directory && sqrl_fs_sweep(target->fs, directory, &removed, NULL) == SQRL_OK &&

@@ -52,9 +52,7 @@ class NativeFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         path = os.fspath(path)
-        for head in (f"sqrl+{cls.scheme}://", f"{cls.scheme}://"):
-            path = path.removeprefix(head)
-        return path.rstrip("/")
+        return path[path.find("://") + 3 :].rstrip("/") if "://" in path else path.rstrip("/")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"  # options hold secrets
