@@ -259,33 +259,30 @@ int object_sign_v4(struct object_store *store, const struct sqrl_http_request *r
     snprintf(region, sizeof region, "%s", store->region);
     sqrl_lock_drop(&store->lock);
     obj_time_basic(s.time, stamp);
+    const char *const own[3][2] = {
+        {google ? "x-goog-date" : "x-amz-date", stamp},
+        {google ? "x-goog-content-sha256" : "x-amz-content-sha256", payload},
+        {"x-amz-security-token", google ? NULL : keys->token}};
     const char *prefix = google ? "x-goog-" : "x-amz-";
-    int rc =
-        sqrl_http_headers_add(out, google ? "x-goog-date" : "x-amz-date", stamp, err);
-    if (rc == SQRL_OK)
-        rc = sqrl_http_headers_add(
-            out, google ? "x-goog-content-sha256" : "x-amz-content-sha256", payload, err);
-    if (rc == SQRL_OK && keys->token && !google)
-        rc = sqrl_http_headers_add(out, "x-amz-security-token", keys->token, err);
-    size_t own = out->count;
+    struct sqrl_http_headers all = {0}; /* that are signed */
+    int rc = SQRL_OK;
+    for (size_t i = 0; rc == SQRL_OK && i < 3 && own[i][1]; i++) {
+        rc = sqrl_http_headers_add(&all, own[i][0], own[i][1], err);
+        if (rc == SQRL_OK)
+            rc = sqrl_http_headers_add(out, own[i][0], own[i][1], err);
+    }
     for (size_t i = 0; rc == SQRL_OK && i < request->header_count; i++)
         if (strncmp(request->headers[i].name, prefix, strlen(prefix)) == 0)
-            rc = sqrl_http_headers_add(out, request->headers[i].name,
+            rc = sqrl_http_headers_add(&all, request->headers[i].name,
                                        request->headers[i].value, err);
-    char *text = NULL;
-    if (rc == SQRL_OK)
-        text =
-            object_sigv4(&s, request->method, request->url, out->items, out->count, err);
-    /* Those of the request itself are sent anyhow. */
-    while (out->count > own) {
-        out->count--;
-        free(out->items[out->count].name);
-        free(out->items[out->count].value);
-    }
+    char *text =
+        rc ? NULL
+           : object_sigv4(&s, request->method, request->url, all.items, all.count, err);
     if (rc == SQRL_OK)
         rc = text ? sqrl_http_headers_add(out, "Authorization", text, err)
                   : SQRL_E_NO_MEMORY;
     obj_secret_free(text);
+    sqrl_http_headers_free(&all);
     return rc;
 }
 
