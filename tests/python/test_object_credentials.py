@@ -387,6 +387,24 @@ def test_googles_metadata_server_and_hmac_keys(stub: Callable[..., Stub], monkey
 
 # --- secrets ---
 
+
+def test_untrusted_endpoints_get_no_credentials_of_this_machine(
+    stub: Callable[..., Stub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """public_only is what catalogs from elsewhere are opened with; it refuses this very server, before it asks."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "MINE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    server = stub(serve_object)
+    with pytest.raises(squirrel.Error, match="public_only|loopback|private"):
+        read(server.url, public_only=True)
+    assert server.requests == []
+    options = {"endpoint": "https://storage.example", "public_only": True, "attempts": 1, "timeout": 5}
+    listing = _native.FileSystem("gs://b/x", options)
+    monkeypatch.setenv("GCE_METADATA_HOST", urlsplit(server.url).netloc)
+    with pytest.raises(squirrel.Error):
+        listing.stat("b/x")
+    assert server.requests == []  # no token was fetched
+
 SECRETS = ["SECRETkey", "SECRETsecret", "SECRETtoken", "SECRETsas"]
 
 
@@ -419,7 +437,7 @@ def test_secrets_are_shown_nowhere(
         for action in (
             lambda: squirrel.open(f"{scheme}://bucket/bad.jsonl", endpoint=server.url, **options),
             lambda: squirrel.pack([{"n": 1}], f"{scheme}://bucket/bad", endpoint=server.url, **options),
-            lambda: squirrel.open(f"{scheme}://bucket/good.jsonl", endpoint="http://127.0.0.1:9", attempts=1, **options),
+            lambda: squirrel.open(f"{scheme}://bucket/good", endpoint="http://127.0.0.1:9", attempts=1, **options),
             lambda: squirrel.open(f"{scheme}://bucket/good.jsonl", endpoint=server.url, part_size="x", **options),
         ):
             with pytest.raises(squirrel.Error) as caught:

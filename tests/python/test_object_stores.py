@@ -1,4 +1,4 @@
-"""Object stores: real servers (moto, SeaweedFS, gcp-storage-emulator) and the Azure stand-in, read, written, packed to."""
+"""Object stores: moto, SeaweedFS, gcp-storage-emulator and the Azure stand-in, read, written, packed to."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ import squirrel
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "support"))
 import azure_server  # noqa: E402
-import object_servers  # noqa: E402
-from object_servers import Absent, make_bucket, object_server  # noqa: E402
+from object_servers import KEY, SECRET, Absent, make_bucket, object_server  # noqa: E402
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -278,7 +277,7 @@ def test_storage_options_of_s3fs(moto: str) -> None:
     squirrel.pack(rows(20), "s3://bucket/options", endpoint=moto, access_key_id="k", secret_access_key="s")
     for storage_options in (
         {"key": "k", "secret": "s", "token": "t", "endpoint_url": moto, "default_block_size": 5},
-        {"key": "k", "secret": "s", "anon": False, "client_kwargs": {"endpoint_url": moto, "region_name": "eu-west-1"}},
+        {"key": "k", "secret": "s", "client_kwargs": {"endpoint_url": moto, "region_name": "eu-west-1"}, "anon": False},
         {"key": "k", "secret": "s", "endpoint_url": moto, "config_kwargs": {"s3": {"addressing_style": "path"}}},
     ):
         assert numbers(squirrel.open("s3://bucket/options", storage_options=storage_options)) == list(range(20))
@@ -312,15 +311,14 @@ def test_no_option_of_a_file_system_is_a_formats() -> None:
 
 
 def test_seaweedfs(tmp_path: Path) -> None:
-    for options in _served("seaweedfs"):
-        endpoint = options
-        keys = {"endpoint": endpoint, "access_key_id": object_servers.KEY, "secret_access_key": object_servers.SECRET}
+    for endpoint in _served("seaweedfs"):
+        keys = {"endpoint": endpoint, "access_key_id": KEY, "secret_access_key": SECRET}
         _make_signed_bucket(endpoint)
         _with_seaweedfs(keys)
         wrong = {**keys, "secret_access_key": "wrong-secret-" + "x" * 20}
         with pytest.raises(squirrel.AccessError) as caught:
             squirrel.open("s3://signed/set", **wrong)
-        assert "wrong-secret" not in str(caught.value) and object_servers.KEY not in str(caught.value)
+        assert "wrong-secret" not in str(caught.value) and KEY not in str(caught.value)
 
 
 def _make_signed_bucket(endpoint: str) -> None:
@@ -331,7 +329,7 @@ def _make_signed_bucket(endpoint: str) -> None:
     from botocore.credentials import Credentials
 
     request = AWSRequest("PUT", f"{endpoint}/signed")
-    credentials = Credentials(object_servers.KEY, object_servers.SECRET)
+    credentials = Credentials(KEY, SECRET)
     botocore_auth.S3SigV4Auth(credentials, "s3", "us-east-1").add_auth(request)
     plain = urllib.request.Request(f"{endpoint}/signed", headers=dict(request.headers), method="PUT")
     deadline = time.monotonic() + 60

@@ -537,6 +537,16 @@ static int az_open(void *fs, struct sqrl_context *context,
                         : SQRL_E_NO_MEMORY;
     if (rc == SQRL_OK)
         rc = take_settings(store, settings, err);
+    if (rc == SQRL_OK && !sqrl_settings_text(settings, az_options, "account_key") &&
+        !sqrl_settings_text(settings, az_options, "sas_token") &&
+        !sqrl_settings_text(settings, az_options, "connection_string")) {
+        struct azure *a = store->own;
+        object_distrust(store, settings, az_options);
+        if (store->anonymous) { /* a SAS is part of URLs: it must go, too */
+            obj_secret_free(a->sas);
+            a->sas = NULL;
+        }
+    }
     if (rc)
         object_fs_close(store);
     return rc;

@@ -389,10 +389,12 @@ static int gs_open(void *fs, struct sqrl_context *context,
         rc = sqrl_error_set(err, SQRL_E_INVALID,
                             "access_key_id and secret_access_key belong together: give "
                             "both or neither");
+    bool given =
+        google && (google->bearer.given || google->bearer.file || google->keys.key);
+    if (rc == SQRL_OK && !given)
+        object_distrust(store, settings, gs_options);
     if (rc == SQRL_OK)
-        rc = take_place(store, settings,
-                        google->bearer.given || google->bearer.file || google->keys.key,
-                        err);
+        rc = take_place(store, settings, given, err);
     if (rc == SQRL_OK && google->keys.key && store->kind == &object_google_json)
         rc = sqrl_error_set(err, SQRL_E_INVALID,
                             "HMAC keys sign the XML API's requests only: give api=xml");

@@ -427,6 +427,12 @@ int object_open_common(struct object_store *store, struct sqrl_context *context,
     return rc;
 }
 
+void object_distrust(struct object_store *store, const struct sqrl_settings *settings,
+                     const struct sqrl_option *options) {
+    if (store->policy.public_only && sqrl_settings_text(settings, options, "endpoint"))
+        store->anonymous = true;
+}
+
 static int s3_take_keys(struct object_store *store, const struct sqrl_settings *settings,
                         struct sqrl_error *err) {
     static const char *const names[] = {"access_key_id", "secret_access_key",
@@ -496,6 +502,9 @@ static int s3_open(void *fs, struct sqrl_context *context,
         rc = s3_take_keys(store, settings, err);
     if (rc == SQRL_OK)
         rc = s3_take_place(store, settings, err);
+    const struct aws_credentials *c = store->own;
+    if (rc == SQRL_OK && !c->given.key)
+        object_distrust(store, settings, s3_options);
     if (rc)
         object_fs_close(store);
     return rc;

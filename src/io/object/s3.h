@@ -27,6 +27,11 @@ SQRL_CHECK int object_open_common(struct object_store *store,
                                   const struct sqrl_option *options,
                                   struct sqrl_error *err);
 
+/* Settings of an untrusted place (public_only) may name an endpoint, but this machine's
+ * own credentials don't go there. For when none were given. */
+void object_distrust(struct object_store *store, const struct sqrl_settings *settings,
+                     const struct sqrl_option *options);
+
 /* google.c */
 int object_google_sign(void *store, const struct sqrl_http_request *request, int refused,
                        struct sqrl_http_headers *out, struct sqrl_error *err);

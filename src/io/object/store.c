@@ -9,6 +9,9 @@
 
 #define MAX_FILE_BYTES ((size_t)1 << 20) /* of credentials */
 #define MAX_ENTRIES ((size_t)1 << 24)    /* of one page */
+#define SLOW_BYTES 32768u                /* of a body, a second */
+#define DEADLINE_S 60u
+#define END_S 600u
 
 /* --- requests --- */
 
@@ -22,6 +25,22 @@ void object_request_free(struct object_request *request) {
 int object_header(struct object_request *request, const char *name, const char *value,
                   struct sqrl_error *err) {
     return sqrl_http_headers_add(&request->headers, name, value, err);
+}
+
+/* Bodies take their time on slow links, and putting thousands of parts together takes a
+ * store minutes. */
+static void be_patient(const struct object_store *store, const struct object_call *call,
+                       struct object_request *out) {
+    uint64_t seconds = out->http.body_size / SLOW_BYTES;
+    out->patient = store->policy;
+    if (!out->patient.deadline_ns)
+        out->patient.deadline_ns = DEADLINE_S * UINT64_C(1000000000);
+    if (call->verb == OBJECT_END) {
+        seconds += END_S;
+        out->patient.stall_ns = END_S * UINT64_C(1000000000);
+    }
+    out->patient.deadline_ns += seconds * UINT64_C(1000000000);
+    out->http.policy = &out->patient;
 }
 
 int object_build(struct object_store *store, const struct object_call *call,
@@ -49,6 +68,8 @@ int object_build(struct object_store *store, const struct object_call *call,
     out->http.judge = store->kind->judge;
     out->http.arg = store;
     out->http.policy = &store->policy;
+    if (out->http.body_size)
+        be_patient(store, call, out);
     return SQRL_OK;
 }
 

@@ -53,6 +53,7 @@ struct object_request {
     char *url, *body; /* owned; http points to them */
     size_t body_size;
     bool unsigned_request;
+    struct sqrl_http_policy patient; /* the store's, with more time for large bodies */
     struct sqrl_http_headers headers;
 };
 void object_request_free(struct object_request *request);
