@@ -96,7 +96,9 @@ class _Place:
 
     def told(self, layout: dict[str, Any]) -> dict[str, Any]:
         """The layout as a journal may hold it: without secrets."""
-        return {**layout, "options": without_secrets(self._system or {"options": []}, layout["options"] or {})}
+        if not layout["options"] or self._system is None:
+            return layout
+        return {**layout, "options": without_secrets(self._system, layout["options"])}
 
 
 # --- the journal ---

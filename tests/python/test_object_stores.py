@@ -281,7 +281,8 @@ def test_storage_options_of_s3fs(moto: str) -> None:
         {"key": "k", "secret": "s", "endpoint_url": moto, "config_kwargs": {"s3": {"addressing_style": "path"}}},
     ):
         assert numbers(squirrel.open("s3://bucket/options", storage_options=storage_options)) == list(range(20))
-    report = squirrel.pack(rows(5), "s3://bucket/options2", storage_options={"key": "k", "secret": "s", "endpoint_url": moto})
+    storage_options = {"key": "k", "secret": "s", "endpoint_url": moto}
+    report = squirrel.pack(rows(5), "s3://bucket/options2", storage_options=storage_options)
     assert report.samples == 5
 
 
