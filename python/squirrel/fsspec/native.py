@@ -353,7 +353,8 @@ def _options(scheme: str, storage_options: dict[str, Any]) -> dict[str, Any]:
 
 def _entry(name: str, stat: tuple[int, int, bool, str]) -> dict[str, Any]:
     size, modified, directory, etag = stat
-    entry: dict[str, Any] = {"name": name, "size": None if size < 0 else size, "type": "directory" if directory else "file"}
+    kind = "directory" if directory else "file"
+    entry: dict[str, Any] = {"name": name, "size": None if size < 0 else size, "type": kind}
     if not directory:
         entry.update({"mtime": modified / 1e9, "ETag": etag})
     return entry
