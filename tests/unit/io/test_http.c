@@ -20,6 +20,12 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+/* ThreadSanitizer otherwise ends a child of a process with threads when it starts one. */
+SQRL_API const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "die_after_fork=0";
+}
+
 #define SIZE ((size_t)3 << 20)
 
 static char folder[64], base[64];
