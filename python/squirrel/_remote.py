@@ -162,10 +162,14 @@ class Files:
 
         What was learned before is told once: who asks again wants to know whether it changed.
         """
-        if path in self._told:
-            self._known.pop(path, None)
-        stat = self._lookup(path)[0]
-        self._told.add(path)
+        if path not in self._told:
+            stat = self._lookup(path)[0]
+            self._told.add(path)
+            return stat
+        known = self._known.get(path)
+        stat = _stat(self.fs.info(path))
+        if known is None or known[1] != stat:
+            self._keep(path, stat, b"")
         return stat
 
     def _lookup(self, path: str) -> tuple[Stat, bytes]:
