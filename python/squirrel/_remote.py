@@ -248,14 +248,20 @@ class File:
         if all(at <= start and end <= at + len(window) for start, end in zip(starts, ends)):
             view = memoryview(window)
             return [view[start - at : end - at] for start, end in zip(starts, ends)]
-        wanted = [i for i, start in enumerate(starts) if start < ends[i]]
+        runs = _runs(starts, ends)
         found = self._files.fs.cat_ranges(
-            [self._path] * len(wanted), [starts[i] for i in wanted], [ends[i] for i in wanted], on_error="raise"
+            [self._path] * len(runs),
+            [starts[run[0]] for run in runs],
+            [ends[run[-1]] for run in runs],
+            on_error="raise",
         )
         pieces: list[bytes | memoryview] = [b""] * len(starts)
-        for i, piece in zip(wanted, found):
-            _check(self._path, starts[i], ends[i], piece)
-            pieces[i] = piece
+        for run, piece in zip(runs, found):
+            first = starts[run[0]]
+            _check(self._path, first, ends[run[-1]], piece)
+            view = memoryview(piece)
+            for i in run:
+                pieces[i] = view[starts[i] - first : ends[i] - first]
         return pieces
 
     def _run(self, start: int, end: int) -> bytes | memoryview:
@@ -300,6 +306,19 @@ class File:
         if self.stat[0] >= 0:
             end = min(end, self.stat[0])
         return _cat(self._files.fs, self._path, start, end) if start < end else b""
+
+
+def _runs(starts: list[int], ends: list[int]) -> list[list[int]]:
+    """The ranges that hold bytes, those that follow each other as one: each run is one request."""
+    runs: list[list[int]] = []
+    for i, (start, end) in enumerate(zip(starts, ends)):
+        if start >= end:
+            continue
+        if runs and ends[runs[-1][-1]] == start:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
 
 
 def _cat(fs: Any, path: str, start: int, end: int) -> bytes:

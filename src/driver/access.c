@@ -278,7 +278,8 @@ static int slice_read(struct worker *worker, const struct slice *slice,
     struct call *call = worker->call;
     struct sqrl_access *access = sqrl_source_access(call->source);
     bool local = sqrl_source_local(call->source);
-    uint64_t most = local ? LOCAL_BATCH : REMOTE_BATCH / SQRL_MIN(call->workers, 16u);
+    size_t at_once = SQRL_MIN((size_t)SQRL_MIN(call->workers, 16u), call->slices);
+    uint64_t most = local ? LOCAL_BATCH : REMOTE_BATCH / at_once;
     uint64_t base = call->first[slice->shard], block = 0;
     batch->count = 0;
     batch->bytes = 0;
