@@ -347,6 +347,14 @@ struct sqrl_forecast {
 SQRL_CHECK int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch,
                                   struct sqrl_forecast *out, struct sqrl_error *err);
 
+/* Positions in the source and shards of the samples that a run of a distributed plan
+ * gives, in order, from counts alone: the first `capacity` of them. Memory: 8 bytes a
+ * chunk. SQRL_E_UNSUPPORTED where the plan is not distributed, or by shards' owners;
+ * SQRL_E_INVALID behind filters, take, skip and distribute(steps=). */
+SQRL_CHECK int sqrl_plan_positions(struct sqrl_plan *plan, uint64_t epoch,
+                                   uint64_t *position, uint32_t *shard, size_t capacity,
+                                   size_t *count, struct sqrl_error *err);
+
 /* Copies what on_error let pass, from number `first` on, into out[capacity]; returns how
  * many there are: the first 10,000 are kept. Any thread, until the iterator is closed. */
 SQRL_API size_t sqrl_iterator_bad(struct sqrl_iterator *iterator, struct sqrl_bad *out,

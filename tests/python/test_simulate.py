@@ -100,9 +100,47 @@ def test_the_command(data):
         rounds = max(-(-rank["first_requests"] // 4), 2)  # an index, then what it tells of
         assert rank["first_seconds"] == pytest.approx(rounds * 0.001 + rank["first_request_bytes"] / (1 << 20))
     text = subprocess.run(command[:-1], check=True, capture_output=True, text=True).stdout
-    assert len(text.splitlines()) == 5 and "all ranks read" in text
+    assert len(text.splitlines()) == 6 and "all ranks read" in text and "shuffle quality" in text
     wrong = subprocess.run([COMMAND, "simulate", data, "--ranks", "0"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "--ranks" in wrong.stderr
+
+
+def _in_turn(orders, size):
+    """A batch of each worker in turn, then what makes no whole batch."""
+    whole, rest = [], []
+    for at in range(0, max(len(positions) for positions, _ in orders), size):
+        for order in orders:
+            part = [a[at : at + size] for a in order]
+            (whole if len(part[0]) == size else rest).append(part)
+    return [np.concatenate([part[i] for part in whole + rest]) for i in range(2)]
+
+
+@pytest.mark.parametrize("window", ["plain", "20 KiB", "200 KiB", "none"])
+@pytest.mark.parametrize("ranks, workers", [(1, 1), (3, 2), (7, 1)])
+def test_shuffle_quality_is_that_of_what_is_delivered(data, window, ranks, workers):
+    """Figures of the order in which real streams give samples, beside those told without data."""
+    from squirrel.benchmark.shuffle_quality import measure, stream_order
+
+    shuffle = [] if window == "plain" else ["--shuffle", "7", "--window", window.replace(" ", "")]
+    told = json.loads(
+        subprocess.run(
+            [COMMAND, "simulate", data, "--ranks", str(ranks), "--workers", str(workers), "--epoch", "3",
+             "--batch", "32", *shuffle, "--json"], check=True, capture_output=True,
+        ).stdout
+    )  # fmt: skip
+    whole = squirrel.open(data)
+    if shuffle:
+        whole = whole.shuffle_all(7, None if window == "none" else window)
+    for rank in range(ranks):
+        orders = [stream_order(whole.distribute(rank, ranks, w, workers).set_epoch(3)) for w in range(workers)]
+        positions, shards = _in_turn(orders, 32)
+        found = measure(positions, shards, 32)
+        assert told[rank]["measured_samples"] == len(positions) == told[rank]["samples"]
+        for mine, theirs in (("tau", "tau"), ("mean_displacement", "mean_displacement"),
+                             ("max_displacement", "max_displacement"), ("batch_shards", "batch_groups"),
+                             ("random_batch_shards", "random_batch_groups"), ("batch_entropy", "batch_entropy"),
+                             ("whole_entropy", "whole_entropy")):  # fmt: skip
+            assert told[rank][mine] == pytest.approx(getattr(found, theirs), abs=1e-12)
 
 
 def test_refusals(data, tmp_path):
