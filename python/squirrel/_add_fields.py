@@ -92,7 +92,7 @@ def add_fields(
             packer.extend_plan(open(samples)._plan, tell)
         elif isinstance(samples, Stream) and not samples._plan.batched:
             packer.extend_plan(samples._plan, tell)
-        else:
+        elif samples is not None:
             packer.extend(samples, tell)
         report = packer.finish()
     except BaseException:
