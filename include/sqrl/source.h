@@ -106,6 +106,8 @@ SQRL_API void sqrl_source_unref(struct sqrl_source *source);
 
 SQRL_API struct sqrl_context *sqrl_source_context(const struct sqrl_source *source);
 SQRL_API const char *sqrl_source_url(const struct sqrl_source *source);
+/* Its shards are files of this machine: a read of one is no request. */
+SQRL_API bool sqrl_source_local(const struct sqrl_source *source);
 /* What its file system did so far: requests, bytes and the like, see sqrl_fs_metrics. */
 SQRL_API void sqrl_source_metrics(struct sqrl_source *source,
                                   struct sqrl_fs_metrics *out);

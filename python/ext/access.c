@@ -118,11 +118,94 @@ static int take_indices(const struct sqrl_source *source, PyObject *object,
     return rc;
 }
 
-/* Whether sample i of the plan is sample i of its source, and how many there are. */
-static int check_plan(struct ext_state *state, const struct sqrl_plan *plan,
-                      uint64_t *samples) {
-    struct sqrl_source *source = sqrl_plan_get_source(plan);
+/* --- calls --- */
+enum { QUICK_BYTES = 16 << 20 }; /* read from local files in some ten milliseconds */
+
+/* One call of the library; `what` says which. */
+struct access {
+    struct ext_call call;
+    struct sqrl_source *source;
+    uint64_t *indices; /* [count], owned; of a key: `index` */
+    size_t count;
+    struct sqrl_key key; /* its bytes are owned */
+    uint64_t index, samples;
+    struct sqrl_samples *got;
+    int rc;
     struct sqrl_error err;
+};
+
+static void access_drop(struct ext_call *call) {
+    struct access *access = (struct access *)call;
+    sqrl_samples_release(access->got);
+    sqrl_source_unref(access->source);
+    free(access->indices);
+    free((void *)(uintptr_t)access->key.bytes);
+    free(access);
+}
+
+static struct access *access_new(struct sqrl_source *source,
+                                 void (*run)(struct ext_call *call)) {
+    struct access *access = calloc(1, sizeof *access);
+    if (access == NULL)
+        PyErr_NoMemory();
+    else
+        *access = (struct access){.call = {.run = run, .drop = access_drop},
+                                  .source = sqrl_source_ref(source)};
+    return access;
+}
+
+static void run_count(struct ext_call *call) {
+    struct access *access = (struct access *)call;
+    access->samples = sqrl_source_samples(access->source);
+    if (access->samples == SQRL_UNKNOWN) { /* says why */
+        uint64_t shard, row;
+        access->rc = sqrl_source_locate(access->source, 0, &shard, &row, &access->err);
+    }
+}
+
+static void run_read(struct ext_call *call) {
+    struct access *access = (struct access *)call;
+    access->rc = sqrl_source_get_many(access->source, access->indices, access->count,
+                                      &call->cancel, &access->got, &access->err);
+}
+
+static void run_find(struct ext_call *call) {
+    struct access *access = (struct access *)call;
+    access->rc =
+        sqrl_source_find(access->source, &access->key, &access->index, &access->err);
+}
+
+/* Raises what went wrong, and ends the call then; -1. */
+static int access_run(struct ext_state *state, struct access *access, bool quick) {
+    if (ext_call(state, &access->call, quick) < 0)
+        return -1;
+    if (access->rc == SQRL_OK)
+        return 0;
+    if (access->rc == SQRL_E_NOT_FOUND && access->call.run == run_find)
+        PyErr_SetString(PyExc_KeyError, access->err.message);
+    else
+        ext_raise(state, &access->err);
+    ext_call_end(&access->call);
+    return -1;
+}
+
+/* Whether so many samples come in no time, as far as the sizes of the first shard tell.
+ */
+static bool is_quick(const struct sqrl_source *source, size_t count) {
+    const struct sqrl_shard *shard = sqrl_source_shard(source, 0);
+    if (!sqrl_source_local(source) || shard == NULL)
+        return shard == NULL;
+    uint64_t bytes =
+        shard->raw_bytes == SQRL_UNKNOWN ? shard->file_bytes : shard->raw_bytes;
+    if (shard->samples == 0 || shard->samples == SQRL_UNKNOWN)
+        return count == 1;
+    return count == 1 || count <= QUICK_BYTES / (bytes / shard->samples + 64);
+}
+
+/* Whether sample i of the plan is sample i of its source, and how many there are. */
+static int check_plan(struct ext_state *state, PyObject *self, uint64_t *samples) {
+    const struct sqrl_plan *plan = ext_plan_get(self);
+    struct sqrl_source *source = sqrl_plan_get_source(plan);
     if (!sqrl_plan_keeps_positions(plan)) {
         PyErr_SetString(
             PyExc_TypeError,
@@ -131,52 +214,68 @@ static int check_plan(struct ext_state *state, const struct sqrl_plan *plan,
             "and batch");
         return -1;
     }
-    int rc = SQRL_OK;
-    Py_BEGIN_ALLOW_THREADS
-    *samples = sqrl_source_samples(source);
-    if (*samples == SQRL_UNKNOWN) { /* says why */
-        uint64_t shard, row;
-        rc = sqrl_source_locate(source, 0, &shard, &row, &err);
-    }
-    Py_END_ALLOW_THREADS
-    if (rc == SQRL_OK)
+    if (*ext_plan_counted(self)) {
+        *samples = sqrl_source_samples(source);
         return 0;
-    ext_raise(state, &err);
-    return -1;
+    }
+    struct access *access = access_new(source, run_count);
+    if (access == NULL || access_run(state, access, false) < 0)
+        return -1;
+    *samples = access->samples;
+    *ext_plan_counted(self) = true;
+    ext_call_end(&access->call);
+    return 0;
 }
 
-static struct sqrl_samples *read_samples(struct ext_state *state, struct sqrl_plan *plan,
-                                         const uint64_t *indices, size_t count) {
-    struct sqrl_samples *samples = NULL;
-    struct sqrl_error err;
-    int rc;
-    Py_BEGIN_ALLOW_THREADS
-    rc = sqrl_source_get_many(sqrl_plan_get_source(plan), indices, count, NULL, &samples,
-                              &err);
-    Py_END_ALLOW_THREADS
-    ext_log_drain(state);
-    if (rc != SQRL_OK)
-        ext_raise(state, &err);
-    return samples;
+int ext_source_count(struct ext_state *state, struct sqrl_source *source,
+                     uint64_t *samples) {
+    struct access *access = access_new(source, run_count);
+    if (access == NULL || ext_call(state, &access->call, false) < 0)
+        return -1;
+    *samples = access->samples;
+    ext_call_end(&access->call);
+    return 0;
+}
+
+/* Takes the indices over; NULL with an exception. End the call behind the samples' use.
+ */
+static struct access *read_samples(struct ext_state *state, struct sqrl_plan *plan,
+                                   struct indices *indices) {
+    struct sqrl_source *source = sqrl_plan_get_source(plan);
+    struct access *access = access_new(source, run_read);
+    if (access != NULL) {
+        access->indices = indices->items;
+        access->count = indices->count;
+        indices->items = NULL;
+        if (access_run(state, access, is_quick(source, access->count)) == 0)
+            return access;
+    }
+    return NULL;
 }
 
 PyObject *ext_plan_get_one(PyObject *self, PyObject *index) {
     struct ext_state *state = ext_state_of(self);
     struct sqrl_plan *plan = ext_plan_get(self);
-    uint64_t samples, position;
-    if (check_plan(state, plan, &samples) < 0 ||
-        take_index(sqrl_plan_get_source(plan), index, samples, &position) < 0)
+    struct indices one = {NULL, 1};
+    uint64_t samples;
+    if (check_plan(state, self, &samples) < 0)
         return NULL;
-    struct sqrl_samples *got = read_samples(state, plan, &position, 1);
-    if (got == NULL)
+    one.items = malloc(sizeof *one.items);
+    if (one.items == NULL)
+        return PyErr_NoMemory();
+    struct access *access = NULL;
+    if (take_index(sqrl_plan_get_source(plan), index, samples, one.items) == 0)
+        access = read_samples(state, plan, &one);
+    free(one.items);
+    if (access == NULL)
         return NULL;
+    const struct sqrl_sample *got = access->got->samples;
     struct ext_builder builder;
     ext_builder_init(&builder, state, true, sqrl_plan_projection(plan));
     builder.tuples = ext_plan_tuples(self);
-    PyObject *sample =
-        ext_build_sample(&builder, got->samples[0].block, got->samples[0].index);
+    PyObject *sample = ext_build_sample(&builder, got->block, got->index);
     ext_builder_reset(&builder);
-    sqrl_samples_release(got);
+    ext_call_end(&access->call);
     return sample;
 }
 
@@ -212,21 +311,29 @@ static int take_key(PyObject *object, struct sqrl_key *key) {
 
 PyObject *ext_plan_find(PyObject *self, PyObject *object) {
     struct ext_state *state = ext_state_of(self);
-    struct sqrl_plan *plan = ext_plan_get(self);
+    struct sqrl_source *source = sqrl_plan_get_source(ext_plan_get(self));
     struct sqrl_key key;
-    struct sqrl_error err;
-    uint64_t samples, index;
-    int rc;
-    if (check_plan(state, plan, &samples) < 0 || take_key(object, &key) < 0)
+    uint64_t samples;
+    if (check_plan(state, self, &samples) < 0 || take_key(object, &key) < 0)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rc = sqrl_source_find(sqrl_plan_get_source(plan), &key, &index, &err);
-    Py_END_ALLOW_THREADS
-    if (rc == SQRL_E_NOT_FOUND) {
-        PyErr_SetString(PyExc_KeyError, err.message);
+    struct access *access = access_new(source, run_find);
+    if (access == NULL)
         return NULL;
+    access->key = key; /* a copy: the call may outlive the object */
+    if (key.bytes != NULL) {
+        void *copy = malloc(key.size + 1);
+        access->key.bytes = copy;
+        if (copy == NULL) {
+            access_drop(&access->call);
+            return PyErr_NoMemory();
+        }
+        memcpy(copy, key.bytes, key.size);
     }
-    return rc != SQRL_OK ? ext_raise(state, &err) : PyLong_FromUnsignedLongLong(index);
+    if (access_run(state, access, sqrl_source_local(source)) < 0)
+        return NULL;
+    PyObject *index = PyLong_FromUnsignedLongLong(access->index);
+    ext_call_end(&access->call);
+    return index;
 }
 
 PyObject *ext_plan_locate(PyObject *self, PyObject *object) {
@@ -235,7 +342,7 @@ PyObject *ext_plan_locate(PyObject *self, PyObject *object) {
     struct sqrl_source *source = sqrl_plan_get_source(plan);
     struct sqrl_error err;
     uint64_t samples, index, shard, row;
-    if (check_plan(state, plan, &samples) < 0 ||
+    if (check_plan(state, self, &samples) < 0 ||
         take_index(source, object, samples, &index) < 0)
         return NULL;
     if (sqrl_source_locate(source, index, &shard, &row, &err) != SQRL_OK)
@@ -250,19 +357,20 @@ PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs) {
     struct ext_state *state = ext_state_of(self);
     struct sqrl_plan *plan = ext_plan_get(self);
     struct indices indices = {NULL, 0};
-    struct sqrl_samples *got = NULL;
+    struct access *access = NULL;
     PyObject *object, *list = NULL;
     uint64_t samples;
     int copy = 1;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:get_many", keys, &object, &copy))
         return NULL;
     ext_share_cores(state);
-    if (check_plan(state, plan, &samples) == 0 &&
+    if (check_plan(state, self, &samples) == 0 &&
         take_indices(sqrl_plan_get_source(plan), object, samples, &indices) == 0)
-        got = read_samples(state, plan, indices.items, indices.count);
+        access = read_samples(state, plan, &indices);
     free(indices.items);
-    if (got == NULL)
+    if (access == NULL)
         return NULL;
+    const struct sqrl_samples *got = access->got;
     struct ext_builder builder;
     ext_builder_init(&builder, state, copy != 0, sqrl_plan_projection(plan));
     builder.tuples = ext_plan_tuples(self);
@@ -274,6 +382,6 @@ PyObject *ext_plan_get_many(PyObject *self, PyObject *args, PyObject *kwargs) {
             Py_CLEAR(list);
     }
     ext_builder_reset(&builder);
-    sqrl_samples_release(got);
+    ext_call_end(&access->call);
     return list;
 }

@@ -13,6 +13,7 @@
 #endif
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -96,6 +97,25 @@ PyObject *ext_support_call(struct ext_state *state, const char *name, PyObject *
 PyObject *ext_raise(struct ext_state *state, const struct sqrl_error *err);
 PyObject *ext_raise_code(struct ext_state *state, int code, const char *text);
 int ext_errors_import(struct ext_state *state);
+
+/* --- calls that may take long (call.c) --- */
+
+/* The first member of what describes a call: its arguments and results, in memory that
+ * `drop` frees. `run` is called without the GIL, on a thread of its own. */
+struct ext_call {
+    void (*run)(struct ext_call *call);
+    void (*drop)(struct ext_call *call);
+    struct sqrl_cancel cancel;
+    pthread_mutex_t mutex; /* all below */
+    pthread_cond_t finished;
+    unsigned shares;
+    bool done;
+};
+/* Runs it; looks at signals meanwhile. 0: it is done, and the caller reads its results
+ * and calls ext_call_end. -1: a signal handler raised; the call is not the caller's any
+ * more. `quick`: it can't take long, and runs right here. */
+int ext_call(struct ext_state *state, struct ext_call *call, bool quick);
+void ext_call_end(struct ext_call *call);
 
 /* --- log (log.c) --- */
 
@@ -251,6 +271,8 @@ PyObject *ext_source_new(struct ext_state *state, struct sqrl_source *source,
 PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan, bool tuples);
 struct sqrl_plan *ext_plan_get(PyObject *self);
 bool ext_plan_tuples(PyObject *self);
+/* Set once the samples of its source were counted. */
+bool *ext_plan_counted(PyObject *self);
 /* A new Plan of the same kind, or the error as an exception. */
 PyObject *ext_plan_result(PyObject *self, int rc, struct sqrl_plan **out,
                           const struct sqrl_error *err);
@@ -258,6 +280,9 @@ PyObject *ext_plan_on_error(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *ext_samples_open(struct ext_state *state, struct sqrl_plan *plan,
                            const struct sqrl_iterator_options *options, bool copy,
                            bool tuples);
+/* How many samples there are, or SQRL_UNKNOWN; may read. -1 with an exception. */
+int ext_source_count(struct ext_state *state, struct sqrl_source *source,
+                     uint64_t *samples);
 /* Methods of Plan that read by position (access.c). */
 PyObject *ext_plan_get_one(PyObject *self, PyObject *index);
 PyObject *ext_plan_find(PyObject *self, PyObject *key);

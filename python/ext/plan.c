@@ -5,7 +5,7 @@
 
 struct plan {
     PyObject_HEAD struct sqrl_plan *plan;
-    bool tuples;
+    bool tuples, counted;
 };
 
 PyObject *ext_plan_new(struct ext_state *state, struct sqrl_plan *plan, bool tuples) {
@@ -25,6 +25,10 @@ struct sqrl_plan *ext_plan_get(PyObject *self) {
 
 bool ext_plan_tuples(PyObject *self) {
     return ((struct plan *)self)->tuples;
+}
+
+bool *ext_plan_counted(PyObject *self) {
+    return &((struct plan *)self)->counted;
 }
 
 static void plan_dealloc(PyObject *self) {

@@ -45,7 +45,10 @@ static PyObject *source_shards(PyObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(sqrl_source_shards(source_get(self)));
 }
 static PyObject *source_samples(PyObject *self, void *unused) {
-    return count_or_none(sqrl_source_samples(source_get(self)));
+    uint64_t samples;
+    return ext_source_count(ext_state_of(self), source_get(self), &samples) < 0
+               ? NULL
+               : count_or_none(samples);
 }
 
 static PyObject *source_shard(PyObject *self, PyObject *arg) {

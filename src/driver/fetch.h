@@ -20,7 +20,6 @@ SQRL_CHECK int sqrl_shard_open_in(struct sqrl_source *source, uint64_t shard,
 void sqrl_source_open_ahead(struct sqrl_source *source, uint64_t from, uint64_t to);
 /* Borrowed. */
 struct sqrl_file *sqrl_shard_reader_file(const struct sqrl_shard_reader *reader);
-bool sqrl_source_local(const struct sqrl_source *source);
 /* It leaves out samples of its shards. */
 bool sqrl_source_subset_of(const struct sqrl_source *source);
 

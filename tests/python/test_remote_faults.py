@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -238,3 +240,57 @@ def test_abandoned_slow_reads(native: str) -> None:
         next(iter(squirrel.open(native)))
     Odd.reading = None
     assert count(native) == 2000
+
+
+# --- Ctrl-C in calls that don't end ---
+@pytest.fixture
+def keyed(tmp_path: Path) -> str:
+    for first in range(0, 200, 50):
+        rows = ({"k": f"key {i}", "v": i} for i in range(first, first + 50))
+        squirrel.pack(rows, tmp_path / "k", key="k", append=first > 0, progress=False)
+    fs = fsspec.filesystem("odd")
+    for path in (tmp_path / "k").rglob("*"):
+        if path.is_file():
+            fs.pipe_file(f"/keyed/{path.relative_to(tmp_path / 'k')}", path.read_bytes())
+    return "odd://keyed"
+
+
+@pytest.mark.parametrize("call", [lambda s: s[150], lambda s: s[20:190], lambda s: s.get_many([199, 3]),
+                                  lambda s: s.find("key 120"), lambda s: s["key 120"]])
+def test_ctrl_c_ends_a_call_whose_read_stalls(keyed: str, call: Callable[[Any], Any]) -> None:
+    stream = squirrel.open(keyed)
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def stall(fs, paths, starts, ends):
+        begun.set()
+        assert go_on.wait(300)
+        return REAL(fs, paths, starts, ends)
+
+    def interrupt() -> None:
+        assert begun.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.wait(60)
+        go_on.set()
+
+    Odd.reading = stall
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            call(stream)
+        assert not go_on.is_set()  # the read had not ended
+    finally:
+        ended.set()
+        thread.join()
+    Odd.reading = None
+    assert call(stream) == call(squirrel.open(keyed))  # and the stream is as good as before
+
+
+def test_counting_far_samples_leaves_python_free(tmp_path: Path) -> None:
+    """Threads of the library read by Python code, while the caller waits for the count."""
+    fs = fsspec.filesystem("odd")
+    for i in range(12):
+        squirrel.pack(({"v": k} for k in range(10)), tmp_path / f"s{i}", progress=False)
+        (shard,) = (tmp_path / f"s{i}").glob("*.sqrl")
+        fs.pipe_file(f"/loose/{i:02}.sqrl", shard.read_bytes())
+    assert len(squirrel.open("odd://loose")) == 120
