@@ -14,7 +14,7 @@ import reprlib
 from squirrel import _native
 from squirrel._errors import ArgumentError, StateError
 from squirrel.iterstream.base import Composable, Run
-from squirrel.iterstream.parts import KEY, Part, gather, is_count, saved_part
+from squirrel.iterstream.parts import KEY, Part, beginning, gather, is_count, saved_part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,6 +126,10 @@ class _Several(Composable):
 
     def _names_of_parts(self) -> list[str]:
         return [f"stream {i}" for i in range(len(self.streams))]
+
+    def _before_pass(self, epoch: int, number: int, consumers: int) -> Saved | None:
+        """A part's state before a pass that no consumer stood in; None: as those of its other passes."""
+        return None
 
     def _progress(self, state: Saved) -> Any:
         """Grows while a pass goes on."""
@@ -457,6 +461,11 @@ class _Concat(_Several):
 
     def _names_of_parts(self) -> list[str]:
         return ["the streams"]  # one part, whose passes they are
+
+    def _before_pass(self, epoch: int, number: int, consumers: int) -> Saved | None:
+        if number >= len(self.streams):
+            raise StateError(f"the state stands in stream {number} of {len(self.streams)}")
+        return beginning(self.streams[number], epoch, consumers)
 
     def _start(self, run: Run) -> Iterator[Any]:
         return _ConcatPass(self, run).counter

@@ -119,12 +119,19 @@ class Stream(Composable):
             return self._plan
         if not topology() and not any("split" in kw for _, _, kw in self._stages):
             return self._plan
+        return self._dealt({})
+
+    def _dealt(self, topology: dict[str, int]) -> _native.Plan:
         plan = self._opened.plan()
         for verb, args, kw in self._stages:
             if verb == "distribute":
-                kw = self._with_owners(_with_topology(kw))
+                kw = self._with_owners(_with_topology({**kw, **topology}))
             plan = getattr(plan, verb)(*args, **kw)
         return plan
+
+    def _dealt_to(self, consumers: int) -> _native.Plan:
+        """Of a distributed stream: the plan of the first of so many consumers."""
+        return self._dealt({"rank": 0, "world_size": consumers, "worker": 0, "workers": 1})
 
     def _consumer(self) -> tuple[int, int]:
         """Of a distributed stream: how many consumers there are, and which of them this process is."""

@@ -157,3 +157,8 @@ def test_states_of_mixes_are_checked(data: str) -> None:
                 state[name][1] = value
                 with pytest.raises(StateError):
                     mix().load_state_dict(state)
+    for name in good["parts"][1]:
+        state = copy.deepcopy(good)
+        del state["parts"][1][name]
+        with pytest.raises(StateError):
+            mix().load_state_dict(state)

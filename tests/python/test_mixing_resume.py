@@ -280,6 +280,47 @@ def test_other_stages_on_other_ranks(folder: Path, kind: str, seed: int) -> None
     assert given == {(number, i): 1 for number in wanted for i in range(SIZES[number])}
 
 
+def apart(folder: Path, counts: tuple[int, int], second: Any) -> tuple[Any, list[Any], list[Any]]:
+    """A concat whose ranks gave so many items, `second` making its second stream; what they gave; their states."""
+
+    def several(rank: int, ranks: int) -> Any:
+        streams: list[Any] = [
+            stream.set_epoch(3).shuffle_all(1, "2 KiB").distribute(rank, ranks, tail="uneven")
+            for stream in opened(folder)
+        ]
+        return squirrel.concat([streams[0], second(streams[1]), streams[2]]).set_epoch(2)
+
+    given, states = [], []
+    for rank, count in enumerate(counts):
+        iterator = several(rank, 2).iterator()
+        given += map(tag, itertools.islice(iterator, count))
+        states.append(saved(iterator))
+    return several, given, states
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_nobody_stands_in_a_stream_between(folder: Path, mapped: bool) -> None:
+    """Of a concat one rank is in the first stream and another in the third."""
+    counts = (5, SIZES[0] // 2 + SIZES[1] // 2 + 7)
+    several, given, states = apart(
+        folder, counts, lambda stream: stream.map(dict).filter(lambda sample: True) if mapped else stream
+    )
+    assert [state["native"]["parts"][0]["pass"] for state in states] == [0, 2]
+    for rank in range(3):
+        given += map(tag, several(rank, 3).iterator(state=states))
+    assert sorted(given) == [(number, i) for number, size in enumerate(SIZES) for i in range(size)]
+
+
+@pytest.mark.parametrize(("more", "passes"), [(7, [0, 1]), (SIZES[1] + 7, [0, 2])])
+def test_ranks_apart_around_what_is_not_dealt(folder: Path, more: int, passes: list[int]) -> None:
+    """Of a list each rank gives all: what others have given of it means nothing."""
+    listed = [{"from": 1, "i": i} for i in range(SIZES[1])]
+    several, _, states = apart(folder, (5, SIZES[0] // 2 + more), lambda _: listed)
+    assert [state["native"]["parts"][0]["pass"] for state in states] == passes
+    with pytest.raises(StateError, match="not dealt by distribute"):
+        several(0, 3).iterator(state=states)
+
+
 def test_in_step_the_schedule_goes_on(folder: Path) -> None:
     """Ranks that stood at the same item have equal steps, and every prefix keeps its promise."""
 

@@ -112,6 +112,11 @@ class Part:
             self._state_of = items.state_dict
         return _native.Guard(items, functools.partial(_note, stream, inner))
 
+    def _start_of(self, number: int) -> Saved | None:
+        """The state before the first item of a pass."""
+        self._begin(number, None)
+        return self._state(0)
+
     def close(self) -> None:
         closer, self._closer = self._closer, None
         if closer is not None:
@@ -137,7 +142,7 @@ class Part:
 def saved_part(saved: Any) -> None:
     """Refuses what no part's state can look like."""
     good = isinstance(saved, dict) and is_count(saved.get("pass")) and is_count(saved.get("taken"))
-    good = good and isinstance(saved.get("state"), (dict, type(None))) and isinstance(saved.get("begun"), list)
+    good = good and isinstance(saved.get("state", ""), (dict, type(None))) and isinstance(saved.get("begun"), list)
     if not good:
         raise StateError(f"the state of several streams is damaged: {reprlib.repr(saved)} is no stream's")
     for later in saved["begun"]:
@@ -164,7 +169,25 @@ def gather(stage: Any, saved: Any) -> tuple[Saved, list[Saved]]:
     lead, states = _choose(stage, states)
     parts = [part["parts"] for part in states]
     names = stage._names_of_parts()
-    return lead, [shares(name, states, [part[i] for part in parts]) for i, name in enumerate(names)]
+    before = functools.partial(stage._before_pass, lead["epoch"])
+    return lead, [shares(name, states, [part[i] for part in parts], before) for i, name in enumerate(names)]
+
+
+def beginning(stream: Any, epoch: int, consumers: int) -> Saved:
+    """The state of `stream` before its first item, as one of so many consumers has it. Nothing is read."""
+    from squirrel.stream import Stream
+
+    run = Run(epoch)
+    try:
+        state = copy.deepcopy(Part(0, lambda _: stream, run, lambda _: epoch)._start_of(0))
+    finally:
+        run.close()
+    natives = [] if state is None else find(state, "squirrel_state")
+    dealt = [node for node in walk(stream) if isinstance(node, Stream)]
+    if len(natives) == 1 and len(dealt) == 1 and dealt[0].distributed:
+        with dealt[0]._dealt_to(consumers).iterate(epoch=natives[0]["epoch"]) as items:
+            natives[0].update(items.state_dict())
+    return state or {}
 
 
 def _choose(stage: Any, states: list[Saved]) -> tuple[Saved, list[Saved]]:
@@ -207,8 +230,13 @@ def _share(state: Any) -> tuple[int, int] | None:
     return None
 
 
-def shares(name: str, states: list[Saved], parts: list[Saved]) -> Saved:
-    """One stream's states of all ranks and workers as one: for each pass the states of all."""
+def shares(
+    name: str, states: list[Saved], parts: list[Saved], before_pass: Callable[[int, int], Saved | None]
+) -> Saved:
+    """One stream's states of all ranks and workers as one: for each pass the states of all.
+
+    `before_pass` gives the state before a pass that nobody stands in, where another pass's does not tell.
+    """
     if len(parts) == 1:
         return _single(parts[0])
     known: dict[int, list[tuple[int, Saved]]] = {}  # of each pass who stands in it, and where
@@ -217,7 +245,8 @@ def shares(name: str, states: list[Saved], parts: list[Saved]) -> Saved:
             known.setdefault(part["pass"], []).append((n, part["state"]))
         for later in part["begun"]:
             known.setdefault(later["pass"], []).append((n, later["state"]))
-    if not known or any(_share(state) is None for some in known.values() for _, state in some):
+    stateless = not known or any(part["state"] is None for part in parts)
+    if stateless or any(_share(state) is None for some in known.values() for _, state in some):
         if any((p["pass"], p["taken"]) != (parts[0]["pass"], parts[0]["taken"]) for p in parts):
             raise StateError(
                 f"{name} is not dealt by distribute(), and its ranks and workers stand at different items: "
@@ -230,11 +259,12 @@ def shares(name: str, states: list[Saved], parts: list[Saved]) -> Saved:
     passes = []
     for number in range(low, high + 1):
         standing = dict(known.get(number, ()))
-        _, pattern = known.get(number, known[high])[0]
+        unbegun = None if standing else before_pass(number, len(parts))
+        pattern = known.get(number, known[high])[0][1] if unbegun is None else unbegun
+        back = 0 if standing or unbegun is not None else high - number
         for n, part in enumerate(parts):
             if n not in standing:
-                ended, before = part["pass"] > number, 0 if number in known else high - number
-                standing[n] = _edge(name, pattern, _share(states[n]), ended, before)
+                standing[n] = _edge(name, pattern, _share(states[n]), part["pass"] > number, back)
         passes.append({"pass": number, "states": [standing[n] for n in range(len(parts))]})
     return {"pass": low, "taken": parts[0]["taken"], "states": passes[0]["states"], "begun": passes[1:]}
 
@@ -252,8 +282,8 @@ def _edge(name: str, pattern: Saved, share: tuple[int, int] | None, ended: bool,
     natives = find(state, "squirrel_state")
     if find(state, KEY) or len(natives) != 1 or share is None:
         raise StateError(
-            f"the states stand in different passes of {name}, which is of several streams itself: "
-            "save all ranks and workers at the same step"
+            f"the states stand in different passes of {name}, of which one is not dealt by distribute(), or "
+            "is of several streams itself: save all ranks and workers at the same step"
         )
     own = natives[0]["share"]
     if not isinstance(own, dict):
