@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Where samples came from, in the order of delivery. */
 struct pass {
@@ -111,6 +112,13 @@ static int run_quality(struct cli_args *args) {
     struct sqrl_quality quality;
     double between = 0;
     uint64_t batch = 256, epoch = 0;
+    const char *plot = cli_value(args, "plot");
+    size_t size = plot ? strlen(plot) : 0;
+    if (plot && (size < 4 || strcasecmp(plot + size - 4, ".svg") != 0))
+        return cli_usage(args,
+                         "--plot writes SVG: %s must end in .svg (in Python "
+                         "squirrel.benchmark.shuffle_quality.plot writes other kinds)",
+                         plot);
     int code = cli_number(args, "batch", 256, &batch, &err);
     if (code == SQRL_OK)
         code = cli_number(args, "epoch", 0, &epoch, &err);
@@ -126,7 +134,6 @@ static int run_quality(struct cli_args *args) {
     size_t common = pass.count < other.count ? pass.count : other.count;
     if (code == SQRL_OK)
         code = sqrl_kendall_tau(pass.order, other.order, common, &between, &err);
-    const char *plot = cli_value(args, "plot");
     if (code == SQRL_OK && plot) {
         char title[120];
         snprintf(title, sizeof title, "tau %+.3f, %.1f shards in a batch of %llu",

@@ -128,6 +128,10 @@ def test_the_command_draws(images, tmp_path, shuffle):
     nowhere = [COMMAND, "shuffle-quality", images, "--plot", tmp_path / "none" / "order.svg"]
     refused = subprocess.run(nowhere, capture_output=True, text=True)
     assert refused.returncode == 1 and "--plot" in refused.stderr and "can't be written" in refused.stderr
+    other = [COMMAND, "shuffle-quality", images, "--plot", tmp_path / "order.png"]
+    refused = subprocess.run(other, capture_output=True, text=True)
+    assert refused.returncode == 2 and "must end in .svg" in refused.stderr
+    assert not (tmp_path / "order.png").exists()
 
 
 def test_plot(tmp_path):
