@@ -29,7 +29,7 @@ struct sqrl_pack_options {
     const char *format;         /* default from the destination's suffix, else "sqrl" */
     uint64_t samples_per_shard; /* default: unlimited */
     uint64_t shard_bytes;       /* raw payload; default 256 MiB */
-    uint64_t block_bytes;       /* default SQRL_BLOCK_BYTES */
+    uint64_t block_bytes;       /* at most, or one sample; default SQRL_BLOCK_BYTES */
     bool overwrite;     /* replace a file; for directories: forget earlier commits */
     bool append;        /* add a commit to a directory that has some */
     bool hold_commit;   /* finish() leaves the shards uncommitted, see

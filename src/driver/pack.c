@@ -261,7 +261,46 @@ static bool is_full(const struct sqrl_packer *p, const struct sqrl_pack_lane *la
            (lane->group.name && lane->covered / covers >= p->block_bytes);
 }
 
+/* The sample behind the lane's block would make it too large: the block goes, and the
+ * sample is the first of the next one. */
+static int flush_before(struct sqrl_packer *p, struct sqrl_pack_lane *lane,
+                        struct sqrl_error *err) {
+    struct sqrl_pack_job *next = NULL;
+    const struct sqrl_bytes *bytes = &lane->current->bytes;
+    int rc = sqrl_pack_pipe_take(&p->pipe, &next, err);
+    if (!rc)
+        rc = sqrl_bytes_append(&next->bytes, bytes->data + lane->accepted,
+                               bytes->size - lane->accepted, err);
+    if (!rc)
+        rc = flush(p, lane, err);
+    if (rc) {
+        sqrl_pack_job_free(next);
+        return rc;
+    }
+    lane->current = next;
+    return sqrl_pack_make_room(p, lane, err);
+}
+
+/* Ends blocks that the sample behind them would make larger than they may be. */
+static int end_before(struct sqrl_packer *p, struct sqrl_error *err) {
+    int rc = SQRL_OK;
+    for (uint32_t i = 0; rc == SQRL_OK && i < p->lanes; i++) {
+        struct sqrl_pack_lane *lane = &p->lane[i];
+        if (!lane->current->count || lane->current->bytes.size <= p->block_bytes)
+            continue;
+        if (p->base == SQRL_NO_BASE)
+            sqrl_pack_choose_base(p);
+        rc = flush_before(p, lane, err);
+    }
+    return rc;
+}
+
 int sqrl_pack_take_sample(struct sqrl_packer *p, size_t size, struct sqrl_error *err) {
+    int rc = end_before(p, err);
+    if (rc) {
+        sqrl_packer_reject(p);
+        return rc;
+    }
     for (uint32_t i = 0; i < p->lanes; i++) {
         struct sqrl_pack_lane *lane = &p->lane[i];
         struct sqrl_pack_job *job = lane->current;
@@ -279,7 +318,6 @@ int sqrl_pack_take_sample(struct sqrl_packer *p, size_t size, struct sqrl_error 
         full = full || p->lane[i].accepted >= p->block_bytes;
     if (p->base == SQRL_NO_BASE && (full || p->shard_raw >= p->block_bytes))
         sqrl_pack_choose_base(p);
-    int rc = SQRL_OK;
     for (uint32_t i = 0; rc == SQRL_OK && p->base != SQRL_NO_BASE && i < p->lanes; i++)
         if (is_full(p, &p->lane[i]))
             rc = flush(p, &p->lane[i], err);

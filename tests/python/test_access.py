@@ -125,3 +125,40 @@ def test_a_huge_range_is_an_index_error(images: Path) -> None:
             stream.get_many(beyond)
     assert stream.get_many(range(5, 5)) == []
     assert numbers(stream.get_many(range(7, -1, -3))) == [7, 4, 1]
+
+
+@pytest.mark.parametrize("size", [7_000, 100_000, 350_000, 1_000_000])
+def test_a_far_sample_costs_a_mebibyte_at_most(tmp_path, size):
+    """An index and a block, which ends before the sample that would make it larger than 1 MiB."""
+    rng = np.random.default_rng(size)
+    count = 6_000_000 // size
+    squirrel.pack(({"x": rng.integers(0, 255, size, np.uint8)} for _ in range(count)), tmp_path / "data", codec="none")
+    for i in (0, count // 2, count - 1):
+        stream = squirrel.open(tmp_path / "data", throttle="latency=1us")
+        before = stream.metrics()
+        assert stream[i]["x"].nbytes == size
+        after = stream.metrics()
+        assert after["requests"] - before["requests"] <= 2
+        assert size < after["bytes"] - before["bytes"] <= 1_100_000
+
+
+def test_a_far_sample_of_small_blocks_costs_them(tmp_path):
+    rng = np.random.default_rng(1)
+    samples = ({"x": rng.integers(0, 255, 5_000, np.uint8)} for _ in range(1000))
+    squirrel.pack(samples, tmp_path / "data", codec="none", block_bytes="16 KiB")
+    stream = squirrel.open(tmp_path / "data", throttle="latency=1us")
+    stream[0]  # its index is held from here on
+    for i in (3, 500, 999):
+        before = stream.metrics()
+        assert stream[i]["x"].nbytes == 5_000
+        after = stream.metrics()
+        assert after["requests"] - before["requests"] == 1
+        assert 5_000 < after["bytes"] - before["bytes"] <= 16_384
+
+
+def test_a_sample_that_is_larger_than_a_block_stands_alone(tmp_path):
+    """Blocks of what fits: 300 kB + 600 kB, then 2 MB alone, then the rest."""
+    sizes = [300_000, 600_000, 200_000, 2_000_000, 10, 20]
+    report = squirrel.pack(({"x": np.full(n, i % 7, np.uint8)} for i, n in enumerate(sizes)), tmp_path / "data")
+    assert report.blocks == 4  # (300, 600), (200), (2000), (the rest)
+    assert [s["x"].nbytes for s in squirrel.open(tmp_path / "data")] == sizes

@@ -291,6 +291,7 @@ static void native_shards(void **state) {
     struct sqrl_source *source;
     syn_must(sqrl_open(context, "mem://native", NULL, &source, &err), &err);
     uint64_t last_first = 0;
+    unsigned mixed = 0;
     for (unsigned seed = 0; seed < 12; seed++) {
         struct sqrl_plan *plan = syn_plan(source);
         struct list got = {0}, batches = {0};
@@ -307,7 +308,8 @@ static void native_shards(void **state) {
             unsigned shards = 0;
             for (unsigned i = 0; i < 100; i++)
                 shards |= 1u << got.id[i] / 100000;
-            assert_true(__builtin_popcount(shards) >= 3);
+            assert_true(__builtin_popcount(shards) >= 2);
+            mixed += __builtin_popcount(shards) >= 3;
             sorted(&got);
         }
         same(&got, &expect);
@@ -315,6 +317,7 @@ static void native_shards(void **state) {
         free(batches.id);
         sqrl_plan_unref(plan);
     }
+    assert_true(mixed >= 9);
     struct sqrl_plan *plan = syn_plan(source);
     struct list got = {0};
     SYN_STAGE(plan, sqrl_plan_skip(plan, 2999, SYN_OUT));
