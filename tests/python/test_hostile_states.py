@@ -126,6 +126,21 @@ def test_numbers_of_a_shuffle_are_checked(data: str) -> None:
             list(stream.iterator(state={**state, "shuffle": {**state["shuffle"], **change}}))
 
 
+@pytest.mark.parametrize("now", [{}, {"seed": 2}, {"seed": "1"}, {"seed": 1, "initial": 5}])
+def test_another_shuffle_is_another_plan(data: str, now: dict[str, Any]) -> None:
+    """Its buffer would hold other samples: some would come twice, others never."""
+    iterator = squirrel.open(data).shuffle(20, seed=1).iterator()
+    next(iterator)
+    state = json.loads(json.dumps(iterator.state_dict()))
+    with pytest.raises(StateError, match=r"stage 1 was shuffle\(20, .*seed=1\), now it is shuffle\(20, "):
+        squirrel.open(data).shuffle(20, **now).iterator(state=state)
+    unseeded = squirrel.open(data).shuffle(20)
+    state = json.loads(json.dumps(unseeded.iterator().state_dict()))
+    for seed in (None, {}, -1, 2**64, 1.5, True):
+        with pytest.raises(StateError, match="is no seed"):
+            unseeded.iterator(state={**state, "shuffle": {**state["shuffle"], "seed": seed}})
+
+
 def test_states_of_mixes_are_checked(data: str) -> None:
     def mix() -> Any:
         return squirrel.mix([squirrel.open(data), squirrel.open(data).shuffle_all(seed=1)], [0.5, 0.5], seed=3)

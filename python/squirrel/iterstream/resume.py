@@ -51,7 +51,8 @@ def _stages(top: Composable) -> tuple[list[str], bool, str | None]:
         elif kind is Batched:
             batched = True
         elif kind is Shuffle and node.rng is None and not shuffled:
-            names.append(node._call)
+            seeded = "" if node.seed is None else f", seed={node.seed!r}"
+            names.append(f"shuffle({node.size}, initial={node.initial}{seeded})")
             shuffled = True
         elif kind.__name__ != "TorchIterable":
             what = getattr(node, "_call", kind.__name__)
@@ -251,11 +252,12 @@ class Buffer:
         self._native: Any = run.root
         self._items = items
         self._saved: dict[str, Any] | None = saved
-        self._drawn = saved.get("seed") if saved else None  # a seed of nobody's
-        if seed is None:
-            if self._drawn is None:
-                self._drawn = int.from_bytes(os.urandom(8), "little")
-            seed = self._drawn
+        self._drawn: int | str | None = None  # a seed of nobody's
+        if stage.seed is None:
+            fresh = int.from_bytes(os.urandom(8), "little") if seed is None else seed
+            seed = self._drawn = fresh if saved is None else saved.get("seed")
+            if not isinstance(seed, str) and not (type(seed) is int and 0 <= seed < 1 << 64):
+                raise StateError(f"the state's shuffle is damaged: {reprlib.repr(seed)} is no seed")
         self._seed = seed
         self._shuffled: _native.Shuffled
         self._points: deque[tuple[int, dict[str, Any]]] = deque(maxlen=self.POINTS)
