@@ -108,6 +108,10 @@ SQRL_API struct sqrl_context *sqrl_source_context(const struct sqrl_source *sour
 SQRL_API const char *sqrl_source_url(const struct sqrl_source *source);
 /* Its shards are files of this machine: a read of one is no request. */
 SQRL_API bool sqrl_source_local(const struct sqrl_source *source);
+/* What opening it listed far away, where the setting "listed" was given (maybe empty): as
+ * that setting it spares another process on the same URL the listings, each once. Text of
+ * at most 2 MiB; the source's. NULL: nothing was listed, or too much. */
+SQRL_API const char *sqrl_source_listed(const struct sqrl_source *source);
 /* What its file system did so far: requests, bytes and the like, see sqrl_fs_metrics. */
 SQRL_API void sqrl_source_metrics(struct sqrl_source *source,
                                   struct sqrl_fs_metrics *out);

@@ -41,6 +41,12 @@ static PyObject *source_url(PyObject *self, void *unused) {
 static PyObject *source_driver(PyObject *self, void *unused) {
     return PyUnicode_FromString(sqrl_source_driver(source_get(self)));
 }
+static PyObject *source_listed(PyObject *self, void *unused) {
+    const char *listed = sqrl_source_listed(source_get(self));
+    if (listed == NULL)
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(listed);
+}
 static PyObject *source_shards(PyObject *self, void *unused) {
     return PyLong_FromUnsignedLongLong(sqrl_source_shards(source_get(self)));
 }
@@ -157,6 +163,10 @@ static PyGetSetDef source_getset[] = {
     {"key_field", source_key_field, NULL,
      "The field that is the key, or None for shards without keys.", NULL},
     {"url", source_url, NULL, "What was opened.", NULL},
+    {"listed", source_listed, NULL,
+     "What opening it listed far away, for another opening's option of that name; or "
+     "None.",
+     NULL},
     {"driver", source_driver, NULL, "Name of the driver that opened it.", NULL},
     {"shards", source_shards, NULL, "Number of shards.", NULL},
     {"samples", source_samples, NULL,

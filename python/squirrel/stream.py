@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import zlib
 
 from squirrel import _native
-from squirrel._errors import Error, NotFoundError, UnsupportedError
+from squirrel._errors import CorruptError, Error, NotFoundError, UnsupportedError
 from squirrel._state import texts
 from squirrel._topology import topology
 from squirrel.iterstream.base import Composable, Run, _names
@@ -84,10 +85,12 @@ class Stream(Composable):
         _stages: tuple[tuple[Any, ...], ...] = (),
         _native_plan: _native.Plan | None = None,
         _native_source: _native.Source | None = None,
+        _listed: str = "",
     ) -> None:
         super().__init__(source=())
         self.url = url
         self.options = dict(options or {})
+        self._listed = _listed
         self._stages = _stages
         self._opened = _native_source if _native_source is not None else self._open()
         self._plan = _native_plan if _native_plan is not None else self._build()
@@ -99,12 +102,12 @@ class Stream(Composable):
             from squirrel.catalog._places import open_default
 
             return _native.open_catalog(self.url) if head else open_default(self.url[1:])
+        options = {"listed": self._listed, **self.options}
         if "storage_options" in self.options or "://" in self.url:
             from squirrel._remote import open_source
 
-            options = dict(self.options)
             return open_source(self.url, options, options.pop("storage_options", None))
-        return _native.open(self.url, self.options)
+        return _native.open(self.url, options)
 
     def _build(self) -> _native.Plan:
         plan = self._opened.plan()
@@ -236,7 +239,9 @@ class Stream(Composable):
         return self._plan.describe()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.url, self.options, self._stages, self._epoch, self._saved)
+        listed = (self._opened.listed or "").encode()
+        packed = zlib.compress(listed, 1) if listed else b""
+        return _restore, (self.url, self.options, self._stages, self._epoch, self._saved, packed)
 
     def __copy__(self) -> Stream:
         stream = self._with(self._stages, self._plan)
@@ -673,14 +678,31 @@ if TYPE_CHECKING:
         def prefetch(self, bytes: int | str) -> BatchedStream: ...
 
 
+_MAX_LISTED = 4 << 20
+
+
+def _unpack_listed(packed: bytes) -> str:
+    if not packed:
+        return ""
+    unpack = zlib.decompressobj()
+    try:
+        listed = unpack.decompress(packed, _MAX_LISTED).decode("ascii")
+    except (zlib.error, UnicodeDecodeError):
+        listed = ""
+    if not listed or not unpack.eof:
+        raise CorruptError("a pickled stream's list of files is damaged: open the URL anew")
+    return listed
+
+
 def _restore(
     url: str,
     options: dict[str, Any],
     stages: tuple[tuple[Any, ...], ...],
     epoch: int | None,
     saved: Any,
+    packed: bytes = b"",
 ) -> Stream:
-    stream = Stream(url, options, _stages=stages)
+    stream = Stream(url, options, _stages=stages, _listed=_unpack_listed(packed))
     stream._epoch = epoch
     stream._saved = saved
     return stream

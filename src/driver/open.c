@@ -7,6 +7,7 @@
 #include "driver/source.h"
 #include "format/commit.h"
 #include "format/format.h"
+#include "io/listed.h"
 
 static const struct sqrl_option open_options[] = {
     {"driver", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
@@ -15,6 +16,8 @@ static const struct sqrl_option open_options[] = {
      "play a slow link: latency=30ms,bandwidth=40MB,total=400MB"},
     {"cache", SQRL_OPTION_TEXT, SQRL_OPTION_PATH, NULL, NULL,
      "keep what is read in a directory: /scratch/cache?limit=200GiB"},
+    {"listed", SQRL_OPTION_TEXT, SQRL_OPTION_PLAIN, NULL, NULL,
+     "what another opening listed far away; empty: keep it (sqrl_source_listed)"},
     {0}};
 
 const struct sqrl_option *sqrl_open_options(void) {
@@ -228,8 +231,13 @@ static int open_in(struct sqrl_driver_args *args, const char *pin,
     if (!prefix)
         return SQRL_E_NO_MEMORY;
     const char *name = sqrl_settings_text(settings, open_options, "driver");
-    struct sqrl_commits commits;
-    int rc = ask_commits(args, name, pin, &commits, err);
+    const char *listed = sqrl_settings_text(settings, open_options, "listed");
+    struct sqrl_commits commits = {NULL, 0, 0};
+    int rc = SQRL_OK;
+    if (listed && !(sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL))
+        rc = sqrl_fs_keep_listings(args->fs, listed, err);
+    if (!rc)
+        rc = ask_commits(args, name, pin, &commits, err);
     if (!rc && commits.count) {
         args->stat.directory = true;
         driver = &sqrl_driver_native;

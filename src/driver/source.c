@@ -14,6 +14,7 @@
 #include "driver/source_inner.h"
 #include "format/format.h"
 #include "io/http/http.h"
+#include "io/listed.h"
 #include "sqrl/codec.h"
 
 /* --- places in errors --- */
@@ -349,6 +350,7 @@ int sqrl_source_new(const struct sqrl_driver_args *args,
         sqrl_source_unref(source);
         return rc;
     }
+    source->listed = sqrl_fs_listings(args->fs);
     source->fingerprint =
         list->has_fingerprint ? list->fingerprint : make_fingerprint(list);
     source->sidecars = list->sidecars;
@@ -392,6 +394,7 @@ void sqrl_source_unref(struct sqrl_source *source) {
     free(source->use);
     free((void *)source->settings.items);
     free(source->url);
+    free(source->listed);
     sqrl_schema_reset(&source->schema);
     sqrl_access_reset(&source->access);
     sqrl_lock_reset(&source->lock);
@@ -431,6 +434,9 @@ void sqrl_source_metrics(struct sqrl_source *source, struct sqrl_fs_metrics *out
 
 const char *sqrl_source_url(const struct sqrl_source *source) {
     return source->url;
+}
+const char *sqrl_source_listed(const struct sqrl_source *source) {
+    return source->listed;
 }
 
 const char *sqrl_source_driver(const struct sqrl_source *source) {

@@ -60,6 +60,7 @@ struct sqrl_source {
     struct sqrl_context *context;
     struct sqrl_fs *fs;
     char *url;
+    char *listed; /* what opening it listed, or NULL */
     const struct sqrl_driver_ops *driver;
     struct sqrl_settings settings; /* one allocation, owned */
     struct sqrl_shard *shards;

@@ -6,6 +6,7 @@
  * to 16. */
 #include "io/ahead.h"
 #include "io/http/http.h"
+#include "io/listed.h"
 
 #include <stdlib.h>
 
@@ -21,6 +22,7 @@ struct sqrl_fs {
     struct sqrl_context *context;      /* a reference, or NULL */
     void *state;                       /* behind this struct */
     uint64_t reads, bytes, lists;      /* atomic; where the implementer counts nothing */
+    struct sqrl_listed *listed;        /* or NULL */
 };
 
 struct sqrl_file {
@@ -141,8 +143,13 @@ void sqrl_fs_unref(struct sqrl_fs *fs) {
         return;
     if (fs->ops->close)
         fs->ops->close(fs->state);
+    sqrl_listed_free(fs->listed);
     sqrl_context_unref(fs->context);
     free(fs);
+}
+
+struct sqrl_listed **sqrl_fs_listed_place(struct sqrl_fs *fs) {
+    return &fs->listed;
 }
 
 const struct sqrl_fs_ops *sqrl_fs_ops_of(const struct sqrl_fs *fs) {
@@ -193,12 +200,15 @@ struct visitor {
     sqrl_list_fn visit;
     void *arg;
     bool stopped;
+    struct sqrl_bytes *keep; /* or NULL */
 };
 
 static int forward(void *arg, const char *name, const struct sqrl_stat *stat) {
     struct visitor *v = arg;
     int rc = v->visit(v->arg, name, stat);
     v->stopped = rc != 0;
+    if (v->keep && !rc)
+        sqrl_listed_entry(v->keep, name, stat);
     return rc;
 }
 
@@ -206,9 +216,17 @@ int sqrl_fs_list(struct sqrl_fs *fs, const char *path, bool recursive, sqrl_list
                  void *arg, const struct sqrl_cancel *cancel, struct sqrl_error *err) {
     if (!fs->ops->list)
         return unsupported(fs, "list directories: name the files one by one", err);
-    struct visitor v = {visit, arg, false};
+    struct sqrl_bytes entries = {0};
+    struct visitor v = {visit, arg, false, fs->listed ? &entries : NULL};
+    int rc;
+    if (fs->listed &&
+        sqrl_listed_answer(fs->listed, path, recursive, visit, arg, &rc, err))
+        return rc;
     __atomic_fetch_add(&fs->lists, 1, __ATOMIC_RELAXED);
-    int rc = fs->ops->list(fs->state, path, recursive, forward, &v, cancel, err);
+    rc = fs->ops->list(fs->state, path, recursive, forward, &v, cancel, err);
+    if (fs->listed && !v.stopped && (rc == SQRL_OK || rc == SQRL_E_NOT_FOUND))
+        sqrl_listed_add(fs->listed, path, recursive, rc == SQRL_OK, &entries);
+    sqrl_bytes_reset(&entries);
     return v.stopped ? rc : at_path(fs, path, rc, err);
 }
 
