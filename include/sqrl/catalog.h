@@ -54,6 +54,7 @@ struct sqrl_catalog_source {
     const struct sqrl_node *metadata;
     const uint8_t *bytes; /* kwargs, then metadata */
     size_t kwargs_size, metadata_size;
+    bool untrusted; /* see sqrl_catalog_distrust */
 };
 
 /* YAML is what squirrel-core reads; JSON is canonical. Files whose name ends in .json are
@@ -73,6 +74,11 @@ SQRL_CHECK int sqrl_catalog_copy(const struct sqrl_catalog *catalog,
 SQRL_CHECK int sqrl_catalog_read(struct sqrl_catalog *catalog, const char *text,
                                  size_t size, enum sqrl_catalog_form form,
                                  const char *where, struct sqrl_error *err);
+/* What is added while this is on comes from another machine: such sources, wherever they
+ * are copied to, are opened with "public_only" (docs/remote.md), and stay so when they
+ * are set again. For who fetches a catalog's text; sqrl_catalog_read_file does it where
+ * the file's place has the option "public_only": HTTP and object stores. */
+SQRL_API void sqrl_catalog_distrust(struct sqrl_catalog *catalog, bool on);
 SQRL_CHECK int sqrl_catalog_read_file(struct sqrl_catalog *catalog,
                                       struct sqrl_context *context, const char *url,
                                       struct sqrl_error *err);

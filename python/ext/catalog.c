@@ -75,15 +75,18 @@ static PyObject *catalog_read(PyObject *self, PyObject *args) {
     struct sqrl_catalog *read = NULL;
     const char *text, *where;
     Py_ssize_t size;
-    int json, code;
-    if (!PyArg_ParseTuple(args, "s#sp", &text, &size, &where, &json))
+    int json, untrusted, code;
+    if (!PyArg_ParseTuple(args, "s#spp", &text, &size, &where, &json, &untrusted))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     code = sqrl_catalog_new(&read, &err);
-    if (code == SQRL_OK)
+    if (code == SQRL_OK) {
+        sqrl_catalog_distrust(read, untrusted);
         code =
             sqrl_catalog_read(read, text, (size_t)size,
                               json ? SQRL_CATALOG_JSON : SQRL_CATALOG_YAML, where, &err);
+        sqrl_catalog_distrust(read, false);
+    }
     Py_END_ALLOW_THREADS
     return take_read(self, read, code, &err);
 }
@@ -245,6 +248,18 @@ static PyObject *catalog_locate(PyObject *self, PyObject *const *args, Py_ssize_
     return source;
 }
 
+/* Whether a source came from another machine; false where it is not there. */
+static PyObject *catalog_untrusted(PyObject *self, PyObject *args) {
+    struct sqrl_catalog_source source;
+    const char *name;
+    long long version;
+    if (!PyArg_ParseTuple(args, "sL", &name, &version))
+        return NULL;
+    return PyBool_FromLong(sqrl_catalog_find(get(self), name, version, &source, NULL) ==
+                               SQRL_OK &&
+                           source.untrusted);
+}
+
 static PyObject *catalog_missing(PyObject *self, PyObject *args) {
     struct sqrl_catalog_source source;
     struct sqrl_error err = {0};
@@ -311,10 +326,13 @@ static PyObject *catalog_put(PyObject *self, PyObject *args) {
     const char *name;
     unsigned long long version;
     PyObject *source;
-    if (!PyArg_ParseTuple(args, "sKO", &name, &version, &source))
+    int untrusted;
+    if (!PyArg_ParseTuple(args, "sKOp", &name, &version, &source, &untrusted))
         return NULL;
-    if (sqrl_catalog_set(get(self), name, version, "-", NULL, 0, NULL, 0, &err) !=
-        SQRL_OK)
+    sqrl_catalog_distrust(get(self), untrusted);
+    int code = sqrl_catalog_set(get(self), name, version, "-", NULL, 0, NULL, 0, &err);
+    sqrl_catalog_distrust(get(self), false);
+    if (code != SQRL_OK)
         return ext_raise(ext_state_of(self), &err);
     /* 0 was the one above the latest: it is the latest now. */
     if (version == 0 && sqrl_catalog_find(get(self), name, -1, &added, NULL) == SQRL_OK)
@@ -491,7 +509,7 @@ PyObject *ext_catalog_subscribe(PyObject *module, PyObject *args) {
     { #name, (PyCFunction)catalog_##name, flags, #name signature "\n--\n\n" doc }
 
 static PyMethodDef catalog_methods[] = {
-    METHOD(read, METH_VARARGS, "($self, text, where, json, /)",
+    METHOD(read, METH_VARARGS, "($self, text, where, json, untrusted, /)",
            "Reads text in place of what is there."),
     METHOD(read_file, METH_VARARGS, "($self, path, /)",
            "Reads a file in place of what is there."),
@@ -508,8 +526,10 @@ static PyMethodDef catalog_methods[] = {
            "What there is instead; None when it is there."),
     METHOD(versions, METH_VARARGS, "($self, name, /)", "As they were added."),
     METHOD(names, METH_NOARGS, "($self, /)", "As they were added."),
-    METHOD(put, METH_VARARGS, "($self, name, version, source, /)",
+    METHOD(put, METH_VARARGS, "($self, name, version, source, untrusted, /)",
            "Sets a version (0: the next one) and returns which one."),
+    METHOD(untrusted, METH_VARARGS, "($self, name, version, /)",
+           "Whether the source came from another machine."),
     {"sync", ext_catalog_sync, METH_O,
      "sync($self, live, /)\n--\n\n"
      "Takes over sources from a dict of (name, version) to Source."},

@@ -25,6 +25,7 @@ struct sqrl_catalog_value {
     uint32_t refs; /* atomic */
     uint32_t kwargs_nodes;
     uint32_t bytes_at, driver_at; /* from the start of nodes */
+    bool untrusted;               /* set before it is shared */
     size_t kwargs_size, metadata_size;
     struct sqrl_node nodes[];
 };
@@ -42,7 +43,11 @@ struct sqrl_catalog {
     uint32_t names, name_capacity, items, item_capacity; /* with those removed */
     uint32_t live_names, live_items;
     struct sqrl_table name_table, item_table;
+    bool distrusts; /* what is added */
 };
+
+/* Does a file system reach other machines, and know "public_only"? NULL: no. */
+bool sqrl_catalog_reaches_out(const struct sqrl_fs_ops *fs);
 
 /* --- finding (catalog.c); SQRL_TABLE_NONE: not there --- */
 uint32_t sqrl_catalog_name_index(const struct sqrl_catalog *catalog, const char *text,

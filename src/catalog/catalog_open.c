@@ -118,7 +118,7 @@ done:
 static int read_arguments(const struct sqrl_catalog_source *source,
                           const struct sqrl_settings *more, struct arguments *out,
                           struct sqrl_error *err) {
-    size_t extra = more ? more->count : 0, room = source->kwargs[0].size + extra + 1;
+    size_t extra = more ? more->count : 0, room = source->kwargs[0].size + extra + 2;
     *out = (struct arguments){0};
     out->setting = sqrl_calloc(room, sizeof *out->setting, "arguments", err);
     if (!out->setting)
@@ -143,6 +143,21 @@ static int read_arguments(const struct sqrl_catalog_source *source,
     return code;
 }
 
+bool sqrl_catalog_reaches_out(const struct sqrl_fs_ops *fs) {
+    const struct sqrl_option *option = fs ? fs->options : NULL;
+    while (option && option->name && strcmp(option->name, "public_only") != 0)
+        option++;
+    return option && option->name;
+}
+
+/* Says "public_only", behind all else: the last word counts. */
+static int add_public_only(struct arguments *arguments, struct sqrl_error *err) {
+    struct sqrl_setting *added = &arguments->setting[arguments->count++];
+    *added =
+        (struct sqrl_setting){sqrl_strdup("public_only", err), sqrl_strdup("true", err)};
+    return added->name && added->value ? SQRL_OK : SQRL_E_NO_MEMORY;
+}
+
 int sqrl_catalog_source_open(struct sqrl_context *context,
                              const struct sqrl_catalog_source *source,
                              const struct sqrl_settings *more, struct sqrl_source **out,
@@ -152,6 +167,9 @@ int sqrl_catalog_source_open(struct sqrl_context *context,
     int code = check_driver(context, source->driver_name, err);
     if (!code)
         code = read_arguments(source, more, &arguments, err);
+    if (!code && source->untrusted &&
+        sqrl_catalog_reaches_out(sqrl_fs_ops_for_url(context, arguments.url)))
+        code = add_public_only(&arguments, err);
     if (!code) {
         struct sqrl_settings settings = {arguments.setting, arguments.count};
         code = sqrl_open(context, arguments.url, &settings, out, err);
@@ -236,39 +254,6 @@ int sqrl_catalog_refer(struct sqrl_context *context, const char *reference,
     return code;
 }
 
-/* What a catalog from elsewhere says is not trusted to reach into this network. */
-static int public_only(struct sqrl_context *context, const char *reference,
-                       const struct sqrl_catalog_source *source,
-                       const struct sqrl_settings *more, struct sqrl_settings *out,
-                       struct sqrl_error *err) {
-    struct arguments arguments = {0};
-    size_t count = more ? more->count : 0;
-    struct sqrl_setting *items = sqrl_calloc(count + 1, sizeof *items, "settings", err);
-    *out = (struct sqrl_settings){items, count};
-    if (!items)
-        return SQRL_E_NO_MEMORY;
-    /* What is wrong with the source is said when it is opened. */
-    struct sqrl_error own = {0};
-    int code = read_arguments(source, NULL, &arguments, &own);
-    if (count)
-        memcpy(items, more->items, count * sizeof *items);
-    const struct sqrl_fs_ops *from = sqrl_fs_ops_for_url(context, reference);
-    const struct sqrl_fs_ops *fs =
-        code ? NULL : sqrl_fs_ops_for_url(context, arguments.url);
-    const struct sqrl_option *option = fs ? fs->options : NULL;
-    while (option && option->name && strcmp(option->name, "public_only") != 0)
-        option++;
-    bool remote = *reference != '#' && from && (from->flags & SQRL_FS_URL);
-    if (remote && option && option->name)
-        items[out->count++] = (struct sqrl_setting){"public_only", "true"};
-    reset_arguments(&arguments);
-    if (code != SQRL_E_NO_MEMORY)
-        return SQRL_OK;
-    if (err)
-        *err = own;
-    return code;
-}
-
 int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
                       const struct sqrl_settings *more, struct sqrl_source **out,
                       struct sqrl_error *err) {
@@ -278,11 +263,7 @@ int sqrl_catalog_open(struct sqrl_context *context, const char *reference,
     int code = sqrl_catalog_refer(context, reference, &catalog, &source, err);
     if (code)
         return code;
-    struct sqrl_settings settings;
-    code = public_only(context, reference, &source, more, &settings, err);
-    if (!code)
-        code = sqrl_catalog_source_open(context, &source, &settings, out, err);
-    free((void *)settings.items);
+    code = sqrl_catalog_source_open(context, &source, more, out, err);
     if (code) {
         size_t size = (size_t)(strrchr(reference, '#') - reference);
         sqrl_error_at(err, code, "%.*s", (int)(size ? size : 19),

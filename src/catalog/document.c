@@ -254,8 +254,12 @@ int sqrl_catalog_read_file(struct sqrl_catalog *catalog, struct sqrl_context *co
         code = SQRL_E_NO_MEMORY;
     if (!code)
         code = sqrl_file_read_exact(file, 0, text, (size_t)size, NULL, err);
+    bool before = catalog->distrusts;
+    catalog->distrusts =
+        before || sqrl_catalog_reaches_out(sqrl_fs_ops_for_url(context, url));
     if (!code)
         code = sqrl_catalog_read(catalog, text, (size_t)size, form_of(url), url, err);
+    catalog->distrusts = before;
     free(text);
     sqrl_file_unref(file);
     sqrl_fs_unref(fs);

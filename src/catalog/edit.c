@@ -128,6 +128,19 @@ static int choose_version(const struct sqrl_catalog *c, const char *text, uint64
     return SQRL_OK;
 }
 
+void sqrl_catalog_distrust(struct sqrl_catalog *catalog, bool on) {
+    catalog->distrusts = on;
+}
+
+/* A source that is set again is no more trusted than before. */
+static bool is_untrusted(const struct sqrl_catalog *c, const char *text, uint64_t hash,
+                         uint64_t version) {
+    uint32_t name = sqrl_catalog_name_index(c, text, hash);
+    uint32_t item = name == SQRL_TABLE_NONE ? SQRL_TABLE_NONE
+                                            : sqrl_catalog_item_index(c, name, version);
+    return c->distrusts || (item != SQRL_TABLE_NONE && c->item[item].value->untrusted);
+}
+
 static int write_source(struct sqrl_catalog *c, const char *name, uint64_t version,
                         bool replace, const char *driver_name, const uint8_t *kwargs,
                         size_t kwargs_size, const uint8_t *metadata, size_t metadata_size,
@@ -145,7 +158,10 @@ static int write_source(struct sqrl_catalog *c, const char *name, uint64_t versi
     if (!code && (code = sqrl_catalog_value_new(driver_name, kwargs, kwargs_size,
                                                 metadata, metadata_size, &value, err)))
         sqrl_error_at(err, code, "source \"%.80s\"", name);
-    return code ? code : put(c, name, hash, version, value, err);
+    if (code)
+        return code;
+    value->untrusted = is_untrusted(c, name, hash, version);
+    return put(c, name, hash, version, value, err);
 }
 
 int sqrl_catalog_add(struct sqrl_catalog *catalog, const char *name, uint64_t version,

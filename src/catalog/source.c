@@ -237,6 +237,7 @@ void sqrl_catalog_view(const struct sqrl_catalog *catalog, uint32_t index,
                        struct sqrl_catalog_source *out) {
     const struct sqrl_catalog_item *item = &catalog->item[index];
     *out = view(item->value);
+    out->untrusted = item->value->untrusted;
     out->name = catalog->name[item->name].text;
     out->version = item->version;
 }

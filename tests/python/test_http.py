@@ -6,6 +6,7 @@ import functools
 import http.server
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -216,6 +217,53 @@ def test_private_addresses_for_urls_of_others(server: FaultServer) -> None:
         squirrel.open(f"http://localhost:{server.port}/set", public_only=True)
 
 
+def test_sources_of_catalogs_from_urls_reach_public_addresses_only(
+    server: FaultServer, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the catalog was read, copied, joined or pickled; a local catalog's sources reach all."""
+    pytest.importorskip("fsspec")
+    import pickle
+
+    from squirrel.catalog import Catalog, CatalogKey, Source
+
+    url = f"{server.url}/set"
+    local = Catalog()
+    local["set"] = Source("sqrl", driver_kwargs={"url": url})
+    local["lines"] = Source("jsonl", driver_kwargs={"url": f"{server.url}/one.jsonl", "public_only": False})
+    local["file"] = Source("file", driver_kwargs={"url": f"{server.url}/one.jsonl", "storage_options": {}})
+    local["chain"] = Source("file", driver_kwargs={"url": f"simplecache::{server.url}/one.jsonl"})
+    local["s3"] = Source("sqrl", driver_kwargs={"url": "s3://a/b", "storage_options": {
+        "endpoint_url": server.url, "key": "k", "secret": "s"}})  # fmt: skip
+    local["disk"] = Source("sqrl", driver_kwargs={"url": str(root / "set")})
+    local.to_file(root / "catalog.yaml")
+    assert len(numbers(local["set"].open())) == SAMPLES
+    read = Catalog.from_files([f"{server.url}/catalog.yaml"])
+    mine = Catalog()
+    mine["set"] = read["set"]
+    changed = Catalog.from_files([f"{server.url}/catalog.yaml"])
+    changed["set"].metadata = {"seen": True}
+    assert changed == changed.copy()
+    for catalog in (read, read.copy(), read.slice(["set"]), Catalog().union(read), pickle.loads(pickle.dumps(read)),
+                    mine, changed, changed.copy(), read.filter(lambda source: True)):  # fmt: skip
+        with pytest.raises(squirrel.Error, match="SQRL_ALLOW_PRIVATE"):
+            numbers(catalog["set"].open(attempts=1))
+    popped = Catalog.from_files([f"{server.url}/catalog.yaml"]).pop(CatalogKey("set", 1))
+    with pytest.raises(squirrel.Error, match="SQRL_ALLOW_PRIVATE"):
+        numbers(popped.open())
+    for name in ("lines", "s3"):
+        with pytest.raises(squirrel.Error, match="SQRL_ALLOW_PRIVATE"):
+            list(read[name].open())
+    with pytest.raises((OSError, squirrel.Error), match="SQRL_ALLOW_PRIVATE"), read["file"].get_driver().open() as file:
+        file.read()
+    with pytest.raises(ValueError, match="SQRL_ALLOW_PRIVATE"):
+        read["chain"].get_driver()
+    assert len(numbers(read["disk"].open())) == SAMPLES
+    assert len(numbers(read["set"].get_driver(url=url).get_iter())) == SAMPLES  # the caller's own URL
+    assert read.to_str() == local.to_str() and read == local
+    monkeypatch.setenv("SQRL_ALLOW_PRIVATE", "1")
+    assert len(numbers(read["set"].open())) == SAMPLES
+
+
 # --- processes ---
 
 
@@ -258,26 +306,52 @@ def test_forks_and_ends(server: FaultServer, script: Callable) -> None:
     assert found.returncode == 0 and found.stdout.split() == [str(SAMPLES), "0"], found.stderr
 
 
-def test_an_abandoned_stream_closes_at_once(server: FaultServer) -> None:
-    server.set(faults="stall=1", match=".sqrl")
-    stream = squirrel.open(f"{server.url}/set")
-    results = []
-
-    def read() -> None:
-        iterator = iter(stream)
-        try:
-            results.append(next(iterator))
-        except squirrel.Error as error:
-            results.append(error)
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
+def _until(holds: Callable[[], bool]) -> bool:
     end = time.monotonic() + 60
-    while server.counters()["open"] == 0 and time.monotonic() < end:
+    while not holds() and time.monotonic() < end:
         time.sleep(0.02)
+    return holds()
+
+
+def test_an_abandoned_stream_closes_at_once(server: FaultServer) -> None:
+    """Whoever drops or closes an iterator waits for nothing, and what was under way is ended, not waited for."""
+    server.reset()
+    stream = squirrel.open(f"{server.url}/set", stall_timeout=3600, timeout=3600)
+    server.set(faults="stall=1", match=".sqrl")  # silence in mid-body, for longer than this test may last
+    for end in (lambda iterator: None, lambda iterator: iterator.close()):
+        iterator = iter(stream)
+        assert _until(lambda: server.counters()["open"] > 4)  # the counters' own connection is one
+        end(iterator)
+        del iterator
+        assert _until(lambda: server.counters()["open"] <= 1)
     server.set(faults="")
-    reader.join(DEADLINE)
-    assert not reader.is_alive() and results and results[0]["n"] == 0
+    assert len(numbers(stream)) == SAMPLES
+
+
+@pytest.mark.parametrize("read", ["next(iter(stream))", "next(iter(stream.batch(8)))"])
+def test_an_interrupt_ends_a_stalled_read(server: FaultServer, read: str) -> None:
+    server.reset()
+    server.set(faults="stall=1", match=".sqrl")
+    program = f"""
+import signal, sys
+import squirrel
+signal.signal(signal.SIGINT, signal.default_int_handler)
+stream = squirrel.open(sys.argv[1], stall_timeout=3600, timeout=3600)
+try:
+    print("reading", flush=True)
+    {read}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    process = subprocess.Popen([sys.executable, "-c", program, f"{server.url}/set"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None and process.stdout.readline() == b"reading\n"
+        assert _until(lambda: server.counters()["open"] > 2)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == b"interrupted\n" and process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 # --- a real server ---

@@ -6,7 +6,7 @@ import os
 import re
 
 from squirrel import _native
-from squirrel._errors import ExistsError
+from squirrel._errors import ArgumentError, ExistsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,10 +37,12 @@ def _fsspec() -> Any:
 
 def read(path: str) -> _native.Catalog:
     """The catalog in a YAML or JSON file, local or at a URL."""
+    from squirrel._remote import own_system
+
     catalog = _native.Catalog()
-    if is_url(path):
+    if own_system(path) is None:
         with _fsspec().open(path, "r", encoding="utf-8") as file:
-            catalog.read(file.read(), path, is_json(path))
+            catalog.read(file.read(), path, is_json(path), not path.startswith("memory://"))
     else:
         catalog.read_file(os.path.expanduser(path))
     return catalog
@@ -54,6 +56,62 @@ def write(catalog: _native.Catalog, path: str) -> None:
             file.write(text)
     else:
         catalog.write_file(os.path.expanduser(path))
+
+
+def public_only(kind: type[Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a source that came from another machine, so that it reaches public addresses only.
+
+    The library's file systems check addresses: its drivers are told so, and those that read through fsspec get
+    the library's file systems there.
+
+    Args:
+        kind: the driver's class.
+        arguments: what it is made with. A class that takes no storage_options is given what stands there.
+
+    Raises:
+        ArgumentError: a file system that does not check addresses would read.
+    """
+    from squirrel._remote import own_system
+    from squirrel._storage_options import native_options
+
+    url, options = str(arguments.get("url", "")), dict(arguments.get("storage_options") or {})
+    protocol = options.get("protocol", "")
+    plain = "://" not in url and "::" not in url and not protocol
+    if plain or not _takes_options(kind) or url.startswith("memory://") or os.environ.get("SQRL_ALLOW_PRIVATE") == "1":
+        return arguments
+    scheme = url.partition("://")[0]
+    if scheme.startswith("sqrl+"):
+        scheme, url = scheme[5:], url[5:]
+    system = own_system(url, options)
+    native = native_options(system, options) if system is not None else None
+    if system is None or native is None:
+        raise ArgumentError(
+            f"the catalog of this source was read from a URL, so that the source may reach public addresses only; "
+            f"{protocol or scheme} with these storage_options is read by fsspec, which does not look at addresses: "
+            f"if you trust the catalog, set SQRL_ALLOW_PRIVATE=1 in the environment"
+        )
+    if all(option["name"] != "public_only" for option in system["options"]):
+        return arguments
+    if _reads_natively(kind):
+        return {**arguments, "storage_options": {**options, "public_only": True}}
+    url = f"sqrl+{_SCHEMES.get(scheme, scheme)}{url[url.index('://') :]}"
+    return {**arguments, "url": url, "storage_options": {**native, "public_only": True}}
+
+
+_SCHEMES = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}  # of fsspec's, to those of squirrel.fsspec
+
+
+def _takes_options(kind: type[Any]) -> bool:
+    import inspect
+
+    taken = inspect.signature(kind).parameters.values()
+    return any(p.name == "storage_options" or p.kind is p.VAR_KEYWORD for p in taken)
+
+
+def _reads_natively(kind: type[Any]) -> bool:
+    from squirrel.driver.native import NativeDriver
+
+    return issubclass(kind, NativeDriver)
 
 
 def list_files(folder: str | PathLike[str]) -> list[str]:

@@ -94,6 +94,8 @@ class CatalogSource(Source):
         versions: dict[int, CatalogSource] | None = None,
     ) -> None:
         super().__init__(source.driver_name, source.driver_kwargs, source.metadata)
+        if _untrusted(source):
+            self._distrusted = True
         self._identifier = identifier
         self._version = version
         self._catalog = catalog
@@ -183,6 +185,8 @@ class CatalogSource(Source):
         if self._catalog.get(self._key()) is self:
             return _source_of, (self._catalog, self._key())
         source = Source(self.driver_name, self.driver_kwargs, self.metadata)
+        if _untrusted(self):
+            source.__dict__["_distrusted"] = True
         return CatalogSource, (source, self._identifier, self._catalog, self._version)
 
     def get_driver(self, **kwargs: Any) -> Any:
@@ -190,22 +194,39 @@ class CatalogSource(Source):
 
         ``storage_options`` of both are joined; a driver of a source that has none is not given any.
 
+        A source of a catalog that was read from a URL may not point to loopback, link-local or private addresses,
+        unless the environment variable SQRL_ALLOW_PRIVATE is 1, or ``url`` is given here.
+
         Raises:
+            ArgumentError: its place is one where that can't be checked.
             ValueError: no driver has that name; the message lists those there are.
         """
         from squirrel.driver import driver_class
 
+        kind = driver_class(self.driver_name)
         given = dict(self.driver_kwargs or {})
         if "storage_options" in given and "storage_options" in kwargs:
             kwargs["storage_options"] = {
                 **(given["storage_options"] or {}),
                 **(kwargs["storage_options"] or {}),
             }
-        return driver_class(self.driver_name)(catalog=self._catalog, **{**given, **kwargs})
+        arguments = {**given, **kwargs}
+        if "url" not in kwargs and _untrusted(self):
+            arguments = _places.public_only(kind, arguments)
+        return kind(catalog=self._catalog, **arguments)
 
     def open(self, **options: Any) -> Any:
         """The source's samples: ``get_driver().get_iter(**options)``."""
         return self.get_driver().get_iter(**options)
+
+
+def _untrusted(source: Source) -> bool:
+    """Whether a source came with a catalog from another machine."""
+    if source.__dict__.get("_distrusted"):
+        return True
+    return isinstance(source, CatalogSource) and source._catalog._native.untrusted(
+        source._identifier, source._version
+    )
 
 
 def _source_of(catalog: Catalog, key: CatalogKey) -> CatalogSource:
@@ -327,6 +348,8 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
     def _release(self, name: str, version: int) -> None:
         """A source that goes keeps its fields for who holds it."""
         source = self._made.pop((name, version), None)
+        if source is not None and self._native.untrusted(name, version):
+            source._distrusted = True
         if source is not None and self._live.pop((name, version), None) is None:
             self._load(source)
             del self._live[name, version]
@@ -366,7 +389,7 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         if number and self._native.resolve(name, number):
             self._release(name, number)
         made = CatalogSource(value, name, self, number, _OF_CATALOG)
-        number = made._version = self._native.put(name, number, made)
+        number = made._version = self._native.put(name, number, made, _untrusted(value))
         self._made[name, number] = self._live[name, number] = made
 
     def __delitem__(self, identifier: Key) -> None:
@@ -469,13 +492,19 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if k not in OWN}
-        return {**state, "_rows": self._rows()}
+        rows = self._rows()
+        untrusted = [tuple(row[:2]) for row in rows if self._native.untrusted(*row[:2])]
+        return {**state, "_rows": rows, "_untrusted": untrusted}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         Catalog.__init__(self)
+        untrusted = set(state.get("_untrusted", ()))
         for name, version, driver, kwargs, metadata in state["_rows"]:
-            self[name, version] = Source(driver, kwargs, metadata)
-        self.__dict__.update((k, v) for k, v in state.items() if k != "_rows")
+            source = Source(driver, kwargs, metadata)
+            if (name, version) in untrusted:
+                source.__dict__["_distrusted"] = True
+            self[name, version] = source
+        self.__dict__.update((k, v) for k, v in state.items() if k not in ("_rows", "_untrusted"))
 
     # --- set algebra; a name and a version together are one element ---
 
@@ -609,14 +638,14 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
             DataError: it is no catalog; line and column are named.
         """
         catalog = Catalog()
-        catalog._native.read(cat, "catalog text", False)
+        catalog._native.read(cat, "catalog text", False, False)
         return catalog
 
     @staticmethod
     def from_json(text: str) -> Catalog:
         """Reads what ``to_json`` gives."""
         catalog = Catalog()
-        catalog._native.read(text, "catalog text", True)
+        catalog._native.read(text, "catalog text", True, False)
         return catalog
 
     def to_str(self) -> str:
