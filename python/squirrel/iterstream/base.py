@@ -226,6 +226,8 @@ class Composable:
         """
         if "source" in kw:
             raise ValueError("the source is this stream: don't pass one")
+        if not callable(f):
+            raise TypeError(f"to() needs a callable, not {f!r}")
         return stages.Applied(self, f, args, kw)
 
     def map(self, callback: Callable[..., Any], *, on_error: Policy = "raise", **kw: Any) -> Composable:

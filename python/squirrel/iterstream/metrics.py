@@ -44,10 +44,10 @@ def unit_bytes(unit: str) -> int:
 
 
 def metrics_iops(count: int, duration: float) -> float:
-    """Items per second of `count` items in `duration` seconds."""
-    return count / duration
+    """Items per second of `count` items in `duration` seconds, to two decimals."""
+    return round(count / duration, 2)
 
 
 def metrics_throughput(size: float, duration: float, unit: str = "bytes") -> float:
-    """Units per second of `size` bytes in `duration` seconds."""
-    return size / unit_bytes(unit) / duration
+    """Units per second of `size` bytes in `duration` seconds, to two decimals."""
+    return round(size / unit_bytes(unit) / duration, 2)

@@ -157,7 +157,6 @@ class Multiplexer(Composable):
         if not streams:
             return
         running = [begin(stream, epoch) for stream in streams]
-        self._reinits = []
         reinits = [0] * len(streams)
         for i in _native.Choices(draws, len(streams), _cumulative(self.sampling_probas)):
             try:

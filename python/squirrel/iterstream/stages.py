@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import functools
 import itertools
+import types
 
 from squirrel import _native
 from squirrel.iterstream.base import Composable, Run, _count
@@ -158,6 +160,8 @@ class NumbaMap(Map):
     def _function(self) -> Callable[[Any], Any]:
         import numba  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
+        if not isinstance(self.callback, types.FunctionType):  # a class, a partial, a method of C
+            return self.callback
         compiled, plain = numba.jit(self.callback), self.callback
         errors = numba.core.errors
 
@@ -463,7 +467,8 @@ def _not_empty(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _copy_for_a_pass(source: Any, once: bool) -> Any:
-    """The stages with their callables, copied; data, random numbers and executors are shared.
+    """The stages with their callables, copied; random numbers, executors and data are shared, but for items
+    in lists that could be changed in place: each pass has copies of its own.
 
     A callable that can't be copied is shared, too. An iterator as the source is copied where that
     goes, since it would be at its end in the second pass.
@@ -476,7 +481,7 @@ def _copy_for_a_pass(source: Any, once: bool) -> Any:
             if not isinstance(inner, Composable):
                 one_shot = hasattr(inner, "__next__")
                 (iterators if one_shot else shared).append(inner)
-        memo.update((id(value), value) for value in shared)
+        memo.update((id(value), _Items.of(value)) for value in shared)
     if once and iterators:
         return source
     try:
@@ -490,6 +495,37 @@ def _copy_for_a_pass(source: Any, once: bool) -> Any:
             ) from error
         return source
 
+
+class _Items:
+    """The items of a list, copied as they are asked for, so that a pass can change them in place."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """`value` itself where its items can't be changed."""
+        if type(value) not in (list, tuple, collections.deque) or set(map(type, value)) <= _FIXED:
+            return value
+        return cls(value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(_copied, self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def _copied(item: Any) -> Any:
+    try:
+        return copy.deepcopy(item)
+    except Exception:  # a file, a lock: shared, as what can't be copied is elsewhere
+        return item
+
+
+_FIXED = {int, float, complex, bool, str, bytes, type(None)}
 
 # Attributes whose values aren't copied for a pass: what draws goes on, pools are shared.
 _SHARED = frozenset({"rng", "_draws", "pool", "executor"})
