@@ -95,7 +95,7 @@ def test_bad_names(files: Path, tmp_path: Path) -> None:
             manager.log_files(name, files)
     with pytest.raises(ValueError, match="must lead into"):
         manager.log_files("x", files, artifact_path=Path("../y"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match="no such file or folder"):
         manager.log_files("x", files / "missing")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
-from squirrel.driver.store import StoreDriver
+from squirrel.driver.store import StoreDriver, refuse_store
 
 if TYPE_CHECKING:
     from squirrel.store.store import AbstractStore
@@ -26,6 +26,7 @@ class DirectoryDriver(StoreDriver):
     name = "directory"
 
     def __init__(self, url: str, storage_options: Optional[dict[str, Any]] = None, **kwargs: Any) -> None:
+        refuse_store(self.name, kwargs)
         super().__init__(url=url, serializer=None, storage_options=storage_options, **kwargs)  # type: ignore[arg-type]
 
     @property

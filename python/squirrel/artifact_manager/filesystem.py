@@ -268,7 +268,7 @@ class FileSystemArtifactManager(ArtifactManager):
         """
         collection = self._collection(collection)
         if not os.path.exists(local_path):
-            raise FileNotFoundError(2, "there is no such file or folder to log", str(local_path))
+            raise ValueError(f"there is no such file or folder to log: {str(local_path)!r}")
         number = self._next(artifact_name, collection)
         key = Path(collection) / artifact_name / f"v{number}" / _FILES
         if artifact_path is not None and (Path(artifact_path).is_absolute() or ".." in Path(artifact_path).parts):

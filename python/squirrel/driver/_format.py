@@ -10,7 +10,7 @@ from squirrel import _native
 from squirrel._errors import NotFoundError
 from squirrel._remote import is_local, own
 from squirrel.driver.driver import MapDriver
-from squirrel.driver.store import StoreDriver
+from squirrel.driver.store import StoreDriver, refuse_store
 from squirrel.store.filesystem import FilesystemStore
 from squirrel.store.squirrel_store import SquirrelStore
 from squirrel.stream import Stream
@@ -37,6 +37,7 @@ class FormatDriver(StoreDriver):
     def __init__(
         self, url: Any, serializer: Any, storage_options: dict[str, Any] | None, kwargs: dict[str, Any]
     ) -> None:
+        refuse_store(self.name, kwargs)
         catalog = kwargs.pop("catalog", None)
         cache = kwargs.pop("cache", None)
         if storage_options and "cache" in storage_options:

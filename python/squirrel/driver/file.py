@@ -36,11 +36,9 @@ class FileDriver(Driver):
         Args:
             mode: as of Python's ``open``.
             create_if_not_exists: make the directories that the file needs.
-            **kwargs: of ``fsspec.open``.
+            **kwargs: of ``fsspec.open``; they go before `storage_options`.
         """
         import fsspec
 
-        options = {**self.storage_options, "auto_mkdir": create_if_not_exists}
-        if not create_if_not_exists and "auto_mkdir" not in self.storage_options:
-            del options["auto_mkdir"]
-        return fsspec.open(str(self.url), mode=mode, **kwargs, **options)  # type: ignore[no-any-return]
+        options = {**self.storage_options, "auto_mkdir": create_if_not_exists, **kwargs}
+        return fsspec.open(str(self.url), mode=mode, **options)  # type: ignore[no-any-return]

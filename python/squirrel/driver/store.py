@@ -111,3 +111,9 @@ class StoreDriver(MapDriver):
 
             self._store = SquirrelStore(self.url, serializer=self.serializer, **self.storage_options)
         return self._store
+
+
+def refuse_store(name: str, kwargs: dict[str, Any]) -> None:
+    """What makes its own store takes none."""
+    if "store" in kwargs:
+        raise ValueError(f"driver {name!r} makes its store from url: leave `store` out")

@@ -12,13 +12,15 @@ _ZARR_ENDINGS = (".zarray", ".zgroup", ".zattrs")
 
 def normalize_key(key: str, key_separator: str = "/") -> str:
     """The key without white space and separators around it; with one behind it when it is a directory's."""
+    if not key:
+        return key
     whole = key.strip().strip(key_separator)
-    return whole + key_separator if is_dir(whole) else whole
+    return whole + key_separator if is_dir(key_end(whole, key_separator)) else whole
 
 
 def is_dir(key: str) -> bool:
     """Whether a key is a directory's, by its name alone; a .zip is a file."""
-    return not (is_squirrel_key(key_end(key)) or is_zarr_key(key) or is_zarr_chunk(key) or key.endswith(".zip"))
+    return not (is_squirrel_key(key) or is_zarr_key(key) or is_zarr_chunk(key) or key.endswith(".zip"))
 
 
 def is_squirrel_key(key: str) -> bool:
