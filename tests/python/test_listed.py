@@ -107,3 +107,36 @@ def test_damaged_lists_are_refused(native, damage):
     for bad in (b"nonsense", packed[1][-1][:-3]):
         with pytest.raises(squirrel.CorruptError, match="anew"):
             packed[0](*packed[1][:-1], bad)
+
+
+def test_listings_of_s3_page_by_page(tmp_path):
+    """The server of benchmarks as an S3 store: 1,201 files in two pages, and no page for a worker."""
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+    from fault_server import FaultServer, compiled
+
+    program = compiled(tmp_path)
+    if program is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path / "root" / "bucket" / "a & b"
+    folder.mkdir(parents=True)
+    for i in range(1201):
+        (folder / f"{i:05d}.jsonl").write_bytes(b'{"a": %d}\n' % i)
+    (folder.parent / "a").write_bytes(b"not below it")
+    with FaultServer(program, tmp_path / "root") as server:
+        server.set(store=1)
+        options = {"endpoint": server.url, "access_key_id": "any", "secret_access_key": "any"}
+        stream = squirrel.open("s3://bucket/a & b", **options)
+        assert [shard["path"].rpartition("/")[2] for shard in stream.shards] == [f"{i:05d}.jsonl" for i in range(1201)]
+        pages = [row["path"] for row in server.requests() if "list-type=2" in row["path"]]
+        assert sum("continuation-token" in path for path in pages) >= 1
+        assert sum(sample["a"] for sample in stream) == 1201 * 1200 // 2
+        server.reset()
+        server.set(store=1)
+        again = pickle.loads(pickle.dumps(stream))
+        assert len(again.shards) == 1201
+        # Whether it is a directory is asked, by a listing of one key; native data sets are not asked for.
+        assert again.metrics()["lists"] <= 1 < stream.metrics()["lists"]
+        assert not any("continuation-token" in row["path"] for row in server.requests())
