@@ -110,6 +110,11 @@ struct sqrl_values {
     struct sqrl_buffer *memory; /* of all this; sqrl_buffer_unref it */
 };
 
+struct sqrl_key_match {
+    uint64_t which;  /* of the hashes that were asked for */
+    uint64_t number; /* of a sample within the shard */
+};
+
 struct sqrl_format_ops {
     size_t size;
     uint32_t api;
@@ -167,11 +172,13 @@ struct sqrl_format_ops {
                      const struct sqrl_cancel *cancel, struct sqrl_block **out,
                      size_t *loaded, struct sqrl_error *err);
 
-    /* Shards that were written with keys: appends the numbers (u64 each, rising) of the
-     * samples whose key has this hash, see sqrl_key_hash; *field: the key's dotted name.
-     * *field is NULL for a shard without keys. NULL: there are never any. */
-    int (*find)(void *reader, uint64_t hash, const struct sqrl_cancel *cancel,
-                struct sqrl_bytes *numbers, const char **field, struct sqrl_error *err);
+    /* Shards that were written with keys: appends a struct sqrl_key_match for each sample
+     * whose key has one of the hashes (rising; the same one may come again), see
+     * sqrl_key_hash: by rising `which`, those of one by rising number. *field: the key's
+     * dotted name. *field is NULL for a shard without keys. NULL: there are never any. */
+    int (*find)(void *reader, const uint64_t *hashes, size_t count,
+                const struct sqrl_cancel *cancel, struct sqrl_bytes *matches,
+                const char **field, struct sqrl_error *err);
     /* A column of scalars; out->memory is NULL for a shard without that one. */
     int (*column)(void *reader, const char *field, const struct sqrl_cancel *cancel,
                   struct sqrl_values *out, struct sqrl_error *err);

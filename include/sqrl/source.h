@@ -220,6 +220,15 @@ struct sqrl_key {
  * SQRL_E_UNSUPPORTED where a shard has no keys. Any thread. */
 SQRL_CHECK int sqrl_source_find(struct sqrl_source *source, const struct sqrl_key *key,
                                 uint64_t *index, struct sqrl_error *err);
+/* The same for many keys, in any order, also several times the same one: indices[i] is
+ * that of keys[i], or SQRL_UNKNOWN. Each shard is asked once for all keys that those
+ * before lack, in one batched read; far shards many at a time, for as many keys or 64 at
+ * once; a sample that may have a key is read to see. SQRL_E_NOT_FOUND names the first key
+ * that no sample has; the others' indices are set all the same. `cancel` may be NULL. */
+SQRL_CHECK int sqrl_source_find_many(struct sqrl_source *source,
+                                     const struct sqrl_key *keys, size_t count,
+                                     const struct sqrl_cancel *cancel, uint64_t *indices,
+                                     struct sqrl_error *err);
 /* The dotted name of the field that is the key, of the first shard; free() it. *out is
  * NULL when there are no keys. */
 SQRL_CHECK int sqrl_source_key_field(struct sqrl_source *source, char **out,

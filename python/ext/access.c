@@ -125,10 +125,11 @@ enum { QUICK_BYTES = 16 << 20 }; /* read from local files in some ten millisecon
 struct access {
     struct ext_call call;
     struct sqrl_source *source;
-    uint64_t *indices; /* [count], owned; of a key: `index` */
+    uint64_t *indices; /* [count], owned */
     size_t count;
-    struct sqrl_key key; /* its bytes are owned */
-    uint64_t index, samples;
+    struct sqrl_key *keys; /* [count], owned, with `texts`; or NULL */
+    char *texts;
+    uint64_t samples;
     struct sqrl_samples *got;
     int rc;
     struct sqrl_error err;
@@ -139,7 +140,8 @@ static void access_drop(struct ext_call *call) {
     sqrl_samples_release(access->got);
     sqrl_source_unref(access->source);
     free(access->indices);
-    free((void *)(uintptr_t)access->key.bytes);
+    free(access->keys);
+    free(access->texts);
     free(access);
 }
 
@@ -171,8 +173,8 @@ static void run_read(struct ext_call *call) {
 
 static void run_find(struct ext_call *call) {
     struct access *access = (struct access *)call;
-    access->rc =
-        sqrl_source_find(access->source, &access->key, &access->index, &access->err);
+    access->rc = sqrl_source_find_many(access->source, access->keys, access->count,
+                                       &call->cancel, access->indices, &access->err);
 }
 
 /* Raises what went wrong, and ends the call then; -1. */
@@ -309,31 +311,63 @@ static int take_key(PyObject *object, struct sqrl_key *key) {
     return PyErr_Occurred() == NULL ? 0 : -1;
 }
 
+/* Copies of the list's keys: the call may outlive the objects. */
+static int take_keys(PyObject *list, struct access *access) {
+    size_t count = (size_t)PyList_Size(list), bytes = 0, at = 0;
+    access->count = count;
+    access->keys = malloc((count + 1) * sizeof *access->keys);
+    access->indices = malloc((count + 1) * sizeof *access->indices);
+    if (access->keys == NULL || access->indices == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (take_key(PyList_GetItem(list, (Py_ssize_t)i), &access->keys[i]) < 0)
+            return -1;
+        bytes += access->keys[i].size;
+    }
+    access->texts = malloc(bytes + 1);
+    if (access->texts == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct sqrl_key *key = &access->keys[i];
+        if (key->bytes == NULL)
+            continue;
+        memcpy(access->texts + at, key->bytes, key->size);
+        key->bytes = access->texts + at;
+        at += key->size;
+    }
+    return 0;
+}
+
 PyObject *ext_plan_find(PyObject *self, PyObject *object) {
     struct ext_state *state = ext_state_of(self);
     struct sqrl_source *source = sqrl_plan_get_source(ext_plan_get(self));
-    struct sqrl_key key;
     uint64_t samples;
-    if (check_plan(state, self, &samples) < 0 || take_key(object, &key) < 0)
+    if (check_plan(state, self, &samples) < 0)
+        return NULL;
+    PyObject *list = PySequence_List(object);
+    if (list == NULL)
         return NULL;
     struct access *access = access_new(source, run_find);
-    if (access == NULL)
-        return NULL;
-    access->key = key; /* a copy: the call may outlive the object */
-    if (key.bytes != NULL) {
-        void *copy = malloc(key.size + 1);
-        access->key.bytes = copy;
-        if (copy == NULL) {
-            access_drop(&access->call);
-            return PyErr_NoMemory();
-        }
-        memcpy(copy, key.bytes, key.size);
+    if (access != NULL && take_keys(list, access) < 0) {
+        access_drop(&access->call);
+        access = NULL;
     }
-    if (access_run(state, access, sqrl_source_local(source)) < 0)
+    Py_DECREF(list);
+    bool quick = sqrl_source_local(source) && access != NULL && access->count == 1;
+    if (access == NULL || access_run(state, access, quick) < 0)
         return NULL;
-    PyObject *index = PyLong_FromUnsignedLongLong(access->index);
+    PyObject *indices = PyList_New((Py_ssize_t)access->count);
+    for (size_t i = 0; indices != NULL && i < access->count; i++) {
+        PyObject *index = PyLong_FromUnsignedLongLong(access->indices[i]);
+        if (index == NULL || PyList_SetItem(indices, (Py_ssize_t)i, index) < 0)
+            Py_CLEAR(indices);
+    }
     ext_call_end(&access->call);
-    return index;
+    return indices;
 }
 
 PyObject *ext_plan_locate(PyObject *self, PyObject *object) {

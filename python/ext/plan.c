@@ -468,7 +468,7 @@ static PyMethodDef plan_methods[] = {
     {"get", ext_plan_get_one, METH_O,
      "get($self, index, /)\n--\n\nThe sample at a position."},
     {"find", ext_plan_find, METH_O,
-     "find($self, key, /)\n--\n\nThe position of the first sample with this key."},
+     "find($self, keys, /)\n--\n\nThe positions of the first samples with these keys."},
     {"locate", ext_plan_locate, METH_O,
      "locate($self, index, /)\n--\n\nShard path and number within the shard of a "
      "position."},

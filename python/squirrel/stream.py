@@ -13,7 +13,7 @@ from squirrel.iterstream.base import Composable, Run, _names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Any, overload
 
@@ -269,7 +269,7 @@ class Stream(Composable):
             IndexError, KeyError: there is no such sample.
         """
         if isinstance(index, (str, bytes)):
-            return self._plan.get(self._plan.find(index))
+            return self._plan.get(self._plan.find([index])[0])
         if isinstance(index, slice):
             return self._plan.get_many(range(*index.indices(len(self))))
         return self._plan.get(index)
@@ -280,7 +280,20 @@ class Stream(Composable):
         Raises:
             KeyError: there is none. UnsupportedError: the shards were packed without ``key=``.
         """
-        return self._plan.find(key)
+        return self._plan.find([key])[0]
+
+    def find_many(self, keys: Iterable[str | bytes | int]) -> list[int]:
+        """The positions of the first samples with these keys; see :meth:`find`.
+
+        Each shard is asked once for all of them, far shards many at a time:
+        ``get_many(find_many(keys))`` gives the samples.
+
+        Raises:
+            KeyError: no sample has this one, the first such.
+        """
+        if isinstance(keys, (str, bytes)):
+            raise TypeError(f"find_many: keys must be a list of keys, not {keys!r}: find() takes one")
+        return self._plan.find(keys)
 
     def locate(self, index: int) -> tuple[str, int]:
         """Where sample `index` lies: path of its shard, and its number there."""

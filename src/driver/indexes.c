@@ -1,28 +1,31 @@
-/* indexes.c - the indexes of many far shards at a time.
+/* indexes.c - many far shards at a time.
  *
- * Calls that need those of all shards ask one after another; far away each is a round
- * trip or two. So they are opened before by the I/O pool's threads, as many at a time,
- * and are found in the source's cache then. Errors are left for those who ask. */
+ * Calls that need something of all shards ask one after another; far away each is a round
+ * trip or two. So the I/O pool's threads ask beside the caller. Indexes are opened before
+ * they are needed, and found in the source's cache then; errors are left for those who
+ * ask. */
 #include <stdlib.h>
 
 #include "driver/source_inner.h"
 
 struct round;
-/* Like the caller it opens what is left; one that comes too late does nothing. */
-struct opener {
-    struct sqrl_task task; /* first: a task is its opener */
+/* Like the caller it takes what is left; one that comes too late does nothing. */
+struct helper {
+    struct sqrl_task task; /* first: a task is its helper */
     struct round *round;
 };
 
 struct round {
-    int refs;                   /* the caller's, and each opener's */
+    int refs;                   /* the caller's, and each helper's */
     struct sqrl_source *source; /* borrowed: the caller waits for those who entered */
     uint64_t next, end;         /* atomic: the next shard */
-    pthread_mutex_t mutex;      /* below */
+    void (*each)(struct sqrl_source *source, uint64_t shard, void *arg);
+    void *arg;
+    pthread_mutex_t mutex; /* below */
     pthread_cond_t finished;
     unsigned inside;
     bool over; /* nobody enters any more */
-    struct opener opener[];
+    struct helper helper[];
 };
 
 static void round_unref(struct round *round) {
@@ -33,28 +36,23 @@ static void round_unref(struct round *round) {
     free(round);
 }
 
-static void open_some(struct round *round) {
-    struct sqrl_source *source = round->source;
+static void take_some(struct round *round) {
     for (;;) {
         uint64_t shard = __atomic_fetch_add(&round->next, 1, __ATOMIC_RELAXED);
         if (shard >= round->end)
             return;
-        const struct sqrl_format_ops *format = source->shards[shard].format;
-        struct sqrl_core *core = NULL;
-        if (format && format->flags & SQRL_FORMAT_INDEXED &&
-            sqrl_core_get(source, shard, &core, NULL) == SQRL_OK)
-            sqrl_core_unref(core);
+        round->each(round->source, shard, round->arg);
     }
 }
 
-static void run_opener(struct sqrl_task *task) {
-    struct round *round = ((struct opener *)(void *)task)->round;
+static void run_helper(struct sqrl_task *task) {
+    struct round *round = ((struct helper *)(void *)task)->round;
     pthread_mutex_lock(&round->mutex);
     bool enter = !round->over;
     round->inside += enter;
     pthread_mutex_unlock(&round->mutex);
     if (enter) {
-        open_some(round);
+        take_some(round);
         pthread_mutex_lock(&round->mutex);
         round->inside--;
         pthread_cond_signal(&round->finished);
@@ -63,33 +61,56 @@ static void run_opener(struct sqrl_task *task) {
     round_unref(round);
 }
 
-void sqrl_source_open_ahead(struct sqrl_source *source, uint64_t from, uint64_t to) {
-    to = SQRL_MIN(to, from + MAX_OPEN); /* more are not kept */
-    if (sqrl_source_local(source) || from >= to || to - from < 2)
-        return;
-    struct sqrl_pool *pool = sqrl_context_io_pool(source->context, NULL);
+void sqrl_source_each(struct sqrl_source *source, uint64_t from, uint64_t to,
+                      void (*each)(struct sqrl_source *source, uint64_t shard, void *arg),
+                      void *arg) {
+    struct sqrl_pool *pool = NULL;
+    if (!sqrl_source_local(source) && from < to && to - from > 1)
+        pool = sqrl_context_io_pool(source->context, NULL);
     unsigned threads =
         pool ? (unsigned)SQRL_MIN((uint64_t)sqrl_pool_threads(pool), to - from - 1) : 0;
-    struct round *round = sqrl_calloc(
-        1, sizeof *round + threads * sizeof round->opener[0], "opening", NULL);
-    if (!round)
+    struct round *round =
+        threads ? sqrl_calloc(1, sizeof *round + threads * sizeof round->helper[0],
+                              "shards", NULL)
+                : NULL;
+    if (!round) { /* alone */
+        for (uint64_t i = from; i < to; i++)
+            each(source, i, arg);
         return;
+    }
     round->refs = 1 + (int)threads;
     round->source = source;
     round->next = from;
     round->end = to;
+    round->each = each;
+    round->arg = arg;
     pthread_mutex_init(&round->mutex, NULL);
     pthread_cond_init(&round->finished, NULL);
     for (unsigned i = 0; i < threads; i++) {
-        round->opener[i].round = round;
-        round->opener[i].task.run = run_opener;
-        sqrl_pool_submit(pool, &round->opener[i].task);
+        round->helper[i].round = round;
+        round->helper[i].task.run = run_helper;
+        sqrl_pool_submit(pool, &round->helper[i].task);
     }
-    open_some(round);
+    take_some(round);
     pthread_mutex_lock(&round->mutex);
     round->over = true;
     while (round->inside)
         pthread_cond_wait(&round->finished, &round->mutex);
     pthread_mutex_unlock(&round->mutex);
     round_unref(round);
+}
+
+static void open_one(struct sqrl_source *source, uint64_t shard, void *unused) {
+    (void)unused;
+    const struct sqrl_format_ops *format = source->shards[shard].format;
+    struct sqrl_core *core = NULL;
+    if (format && format->flags & SQRL_FORMAT_INDEXED &&
+        sqrl_core_get(source, shard, &core, NULL) == SQRL_OK)
+        sqrl_core_unref(core);
+}
+
+void sqrl_source_open_ahead(struct sqrl_source *source, uint64_t from, uint64_t to) {
+    to = SQRL_MIN(to, from + MAX_OPEN); /* more are not kept */
+    if (!sqrl_source_local(source) && from < to && to - from > 1)
+        sqrl_source_each(source, from, to, open_one, NULL);
 }

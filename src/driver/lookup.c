@@ -1,98 +1,12 @@
-/* lookup.c - samples by key, and columns. */
+/* lookup.c - which field and which group has the keys; columns. */
 #include <stdlib.h>
 
 #include "driver/source_inner.h"
 #include "sqrl/codec.h"
 #include "value/value.h"
 
-/* The sample has this very key: other keys may have the same hash. */
-static int compare(struct sqrl_source *source, const struct sqrl_key *key,
-                   const struct sqrl_field_path *path, uint64_t hash, uint64_t index,
-                   bool *same, struct sqrl_error *err) {
-    struct sqrl_samples *samples = NULL;
-    int rc = sqrl_source_get_many(source, &index, 1, NULL, &samples, err);
-    if (rc)
-        return rc;
-    const struct sqrl_block *block = samples->samples[0].block;
-    const struct sqrl_node *nodes = block->tape.nodes;
-    const uint8_t *bytes = block->bytes->data;
-    uint32_t at =
-        sqrl_field_path_find(path, nodes, block->begin[samples->samples[0].index], bytes);
-    uint64_t found;
-    bool text = at != SQRL_NO_NODE &&
-                (nodes[at].type == SQRL_STRING || nodes[at].type == SQRL_BINARY);
-    *same = text == (key->bytes != NULL) && sqrl_key_hash(nodes, at, bytes, &found) &&
-            found == hash;
-    if (*same && text)
-        *same = nodes[at].size == key->size &&
-                memcmp(bytes + nodes[at].v.offset, key->bytes, key->size) == 0;
-    sqrl_samples_release(samples);
-    return SQRL_OK;
-}
-
-static int no_keys(const struct sqrl_source *source, uint64_t shard,
-                   struct sqrl_error *err) {
-    sqrl_error_set(err, SQRL_E_UNSUPPORTED,
-                   "its samples have no keys: pack them with key=, the name of the field "
-                   "that finds a sample");
-    return sqrl_error_at(err, SQRL_E_UNSUPPORTED, "%s", source->shards[shard].path);
-}
-
-/* Looks into one shard; *index stays SQRL_UNKNOWN when the key is not there. */
-static int find_in(struct sqrl_source *source, uint64_t shard, const struct sqrl_key *key,
-                   uint64_t hash, uint64_t *index, struct sqrl_error *err) {
-    struct sqrl_core *core = NULL;
-    struct sqrl_bytes numbers = {0};
-    struct sqrl_field_path path = {0};
-    const char *field = NULL;
-    int rc = sqrl_core_get(source, shard, &core, err);
-    if (rc)
-        return rc;
-    const struct sqrl_format_ops *format = core->format;
-    if (format->size >= offsetof(struct sqrl_format_ops, find) + sizeof format->find &&
-        format->find) {
-        rc = format->find(core->state, hash, NULL, &numbers, &field, err);
-        if (rc)
-            sqrl_error_at_path(err, rc, source->shards[shard].path,
-                               source->shards[shard].path + source->prefix_size);
-    }
-    if (rc == SQRL_OK && !field)
-        rc = no_keys(source, shard, err);
-    if (rc == SQRL_OK)
-        rc = sqrl_field_path_parse(field, &path, err);
-    for (size_t at = 0; rc == SQRL_OK && *index == SQRL_UNKNOWN && at < numbers.size;
-         at += 8) {
-        uint64_t position, row;
-        bool same = false;
-        if (!sqrl_source_row_find(source, shard, sqrl_load_le64(numbers.data + at), &row))
-            continue;
-        rc = sqrl_source_position(source, shard, sqrl_load_le64(numbers.data + at),
-                                  &position, err);
-        if (rc == SQRL_OK && !*field)
-            same = true; /* the samples don't hold it: the hash has to do */
-        else if (rc == SQRL_OK)
-            rc = compare(source, key, &path, hash, position, &same, err);
-        if (same)
-            *index = position;
-    }
-    sqrl_field_path_reset(&path);
-    sqrl_bytes_reset(&numbers);
-    sqrl_core_unref(core);
-    return rc;
-}
-
-static int not_there(const struct sqrl_source *source, const struct sqrl_key *key,
-                     struct sqrl_error *err) {
-    if (key->bytes)
-        return sqrl_error_set(err, SQRL_E_NOT_FOUND,
-                              "%s has no sample with the key \"%.*s\"", source->url,
-                              (int)SQRL_MIN(key->size, 120u), (const char *)key->bytes);
-    return sqrl_error_set(err, SQRL_E_NOT_FOUND, "%s has no sample with the key %lld",
-                          source->url, (long long)key->number);
-}
-
 /* --- which group has the keys --- */
-static bool has_find(const struct sqrl_format_ops *format) {
+bool sqrl_format_finds(const struct sqrl_format_ops *format) {
     return format->size >= offsetof(struct sqrl_format_ops, find) + sizeof format->find &&
            format->find;
 }
@@ -105,8 +19,8 @@ static int part_key(struct sqrl_source *source, const struct sqrl_shard *item,
     const char *name = NULL;
     *field = NULL;
     int rc = sqrl_core_open(source, 0, item, NULL, &core, err);
-    if (rc == SQRL_OK && has_find(core->format))
-        rc = core->format->find(core->state, 0, NULL, &numbers, &name, err);
+    if (rc == SQRL_OK && sqrl_format_finds(core->format))
+        rc = core->format->find(core->state, NULL, 0, NULL, &numbers, &name, err);
     if (rc)
         sqrl_error_at_path(err, rc, item->path, item->path + source->prefix_size);
     if (rc == SQRL_OK && name && !(*field = sqrl_strdup(name, err)))
@@ -139,10 +53,8 @@ static int make_keyed(struct sqrl_source *source, struct sqrl_source **out,
     return rc;
 }
 
-/* The source to look keys up in: with groups, one that reads the keys' group alone. A
- * reference of the caller's. */
-static int keyed_source(struct sqrl_source *source, struct sqrl_source **out,
-                        struct sqrl_error *err) {
+int sqrl_source_keyed(struct sqrl_source *source, struct sqrl_source **out,
+                      struct sqrl_error *err) {
     struct sqrl_source *made = NULL;
     *out = NULL;
     if (!source->families || source->use) {
@@ -168,22 +80,6 @@ static int keyed_source(struct sqrl_source *source, struct sqrl_source **out,
     return SQRL_OK;
 }
 
-int sqrl_source_find(struct sqrl_source *source, const struct sqrl_key *key,
-                     uint64_t *index, struct sqrl_error *err) {
-    struct sqrl_source *keyed;
-    uint64_t hash = key->bytes ? sqrl_xxh3(key->bytes, key->size)
-                               : sqrl_xxh3(&key->number, sizeof key->number);
-    *index = SQRL_UNKNOWN;
-    int rc = keyed_source(source, &keyed, err);
-    for (uint64_t i = 0; rc == SQRL_OK && i < source->count && *index == SQRL_UNKNOWN;
-         i++)
-        rc = find_in(keyed, i, key, hash, index, err);
-    sqrl_source_unref(keyed);
-    if (rc)
-        return rc;
-    return *index == SQRL_UNKNOWN ? not_there(source, key, err) : SQRL_OK;
-}
-
 static int key_field(struct sqrl_source *source, char **out, struct sqrl_error *err) {
     struct sqrl_core *core = NULL;
     struct sqrl_bytes numbers = {0};
@@ -191,8 +87,8 @@ static int key_field(struct sqrl_source *source, char **out, struct sqrl_error *
     int rc = source->count ? sqrl_core_get(source, 0, &core, err) : SQRL_OK;
     if (rc || !core)
         return rc;
-    if (has_find(core->format))
-        rc = core->format->find(core->state, 0, NULL, &numbers, &field, err);
+    if (sqrl_format_finds(core->format))
+        rc = core->format->find(core->state, NULL, 0, NULL, &numbers, &field, err);
     if (rc == SQRL_OK && field && !(*out = sqrl_strdup(field, err)))
         rc = SQRL_E_NO_MEMORY;
     sqrl_bytes_reset(&numbers);
@@ -204,7 +100,7 @@ int sqrl_source_key_field(struct sqrl_source *source, char **out,
                           struct sqrl_error *err) {
     struct sqrl_source *keyed;
     *out = NULL;
-    int rc = keyed_source(source, &keyed, err);
+    int rc = sqrl_source_keyed(source, &keyed, err);
     if (rc == SQRL_OK)
         rc = key_field(keyed, out, err);
     sqrl_source_unref(keyed);

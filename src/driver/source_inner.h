@@ -110,6 +110,18 @@ SQRL_CHECK int sqrl_core_open(struct sqrl_source *source, uint64_t shard,
 /* NULL is allowed. */
 void sqrl_core_unref(struct sqrl_core *core);
 
+bool sqrl_format_finds(const struct sqrl_format_ops *format);
+/* The source to look keys up in: with groups, one that reads the keys' group alone. A
+ * reference of the caller's. */
+SQRL_CHECK int sqrl_source_keyed(struct sqrl_source *source, struct sqrl_source **out,
+                                 struct sqrl_error *err);
+
+/* Calls each() for shards [from, to): those of far sources on threads of the I/O pool,
+ * too, many at a time; returns when all are done. */
+void sqrl_source_each(struct sqrl_source *source, uint64_t from, uint64_t to,
+                      void (*each)(struct sqrl_source *source, uint64_t shard, void *arg),
+                      void *arg);
+
 /* Takes "path" and the ": " behind it off the front of the error's place. */
 bool sqrl_error_strip(struct sqrl_error *err, const char *path);
 

@@ -140,8 +140,9 @@ SQRL_CHECK int native_write_frame(struct native_writer *writer, const char *kind
                                   uint32_t pairs, struct sqrl_error *err);
 
 /* native_lookup.c */
-int native_find(void *reader, uint64_t hash, const struct sqrl_cancel *cancel,
-                struct sqrl_bytes *numbers, const char **field, struct sqrl_error *err);
+int native_find(void *reader, const uint64_t *hashes, size_t count,
+                const struct sqrl_cancel *cancel, struct sqrl_bytes *matches,
+                const char **field, struct sqrl_error *err);
 int native_column(void *reader, const char *field, const struct sqrl_cancel *cancel,
                   struct sqrl_values *out, struct sqrl_error *err);
 

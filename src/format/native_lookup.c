@@ -22,23 +22,53 @@ static int damaged(const struct native_frame *frame, struct sqrl_error *err) {
 }
 
 /* --- keys --- */
-struct window {
-    uint64_t from, to; /* records */
-    uint8_t *bytes;
+enum {
+    MOST_BYTES = 8 << 20, /* of windows in memory at a time */
+    MOST_WINDOWS = 1024,
+    GAP = 1024 /* records between windows that are read along */
 };
 
-static int read_window(const struct native_reader *reader,
-                       const struct native_frame *frame, struct window *w,
-                       const struct sqrl_cancel *cancel, struct sqrl_error *err) {
-    uint64_t first = frame->offset + NATIVE_SKIP_BYTES + NATIVE_TAG_BYTES +
-                     8 * ((UINT64_C(1) << frame->bits) + 1);
-    size_t size = (size_t)(w->to - w->from) * NATIVE_KEY_BYTES;
-    free(w->bytes);
-    w->bytes = sqrl_malloc(size + 1, "keys", err);
-    if (!w->bytes)
-        return SQRL_E_NO_MEMORY;
-    return sqrl_file_read_exact(reader->file, first + w->from * NATIVE_KEY_BYTES,
-                                w->bytes, size, cancel, err);
+struct window {
+    uint64_t from, to; /* records */
+    const uint8_t *bytes;
+};
+
+/* What is looked for in one shard. */
+struct lookup {
+    const struct native_reader *reader;
+    const struct native_frame *frame;
+    const struct sqrl_cancel *cancel;
+    const uint64_t *hashes;
+    struct sqrl_bytes *matches;
+    uint64_t reach; /* records to both sides */
+};
+
+/* All windows in one batched read, into new memory. */
+static int read_windows(const struct lookup *l, struct window *w, size_t count,
+                        uint8_t **memory, struct sqrl_error *err) {
+    uint64_t first = l->frame->offset + NATIVE_SKIP_BYTES + NATIVE_TAG_BYTES +
+                     8 * ((UINT64_C(1) << l->frame->bits) + 1);
+    uint64_t records = 0;
+    for (size_t i = 0; i < count; i++)
+        records += w[i].to - w[i].from;
+    *memory = sqrl_malloc((size_t)records * NATIVE_KEY_BYTES + 1, "keys", err);
+    struct sqrl_range *range = sqrl_calloc(count, sizeof *range, "keys", err);
+    int rc = *memory && range ? SQRL_OK : SQRL_E_NO_MEMORY;
+    uint8_t *at = *memory;
+    for (size_t i = 0; rc == SQRL_OK && i < count; i++) {
+        size_t size = (size_t)(w[i].to - w[i].from) * NATIVE_KEY_BYTES;
+        range[i] = (struct sqrl_range){
+            .offset = first + w[i].from * NATIVE_KEY_BYTES, .data = at, .size = size};
+        w[i].bytes = at;
+        at += size;
+    }
+    if (rc == SQRL_OK)
+        rc = sqrl_file_read(l->reader->file, range, count, l->cancel, err);
+    for (size_t i = 0; rc == SQRL_OK && i < count; i++)
+        if (range[i].got < range[i].size)
+            rc = damaged(l->frame, err); /* it ends beyond the end of the file */
+    free(range);
+    return rc;
 }
 
 static uint64_t hash_at(const struct window *w, uint64_t record) {
@@ -51,11 +81,9 @@ static bool holds(const struct window *w, uint64_t count, uint64_t hash) {
            (w->to == count || hash_at(w, w->to - 1) > hash);
 }
 
-static int take_numbers(const struct native_reader *reader,
-                        const struct native_frame *frame, const struct window *w,
-                        uint64_t hash, struct sqrl_bytes *numbers,
+static int take_numbers(const struct lookup *l, const struct window *w, uint64_t which,
                         struct sqrl_error *err) {
-    uint64_t low = w->from, high = w->to;
+    uint64_t low = w->from, high = w->to, hash = l->hashes[which];
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (hash_at(w, middle) < hash)
@@ -65,45 +93,96 @@ static int take_numbers(const struct native_reader *reader,
     }
     for (; low < w->to && hash_at(w, low) == hash; low++) {
         const uint8_t *record = w->bytes + (low - w->from) * NATIVE_KEY_BYTES;
-        uint64_t number = sqrl_load_le64(record + 8);
-        if (number >= reader->tail.samples)
-            return damaged(frame, err);
-        int rc = sqrl_bytes_append(numbers, &number, sizeof number, err);
+        struct sqrl_key_match match = {which, sqrl_load_le64(record + 8)};
+        if (match.number >= l->reader->tail.samples)
+            return damaged(l->frame, err);
+        int rc = sqrl_bytes_append(l->matches, &match, sizeof match, err);
         if (rc)
             return rc;
     }
     return SQRL_OK;
 }
 
-int native_find(void *state, uint64_t hash, const struct sqrl_cancel *cancel,
-                struct sqrl_bytes *numbers, const char **field, struct sqrl_error *err) {
-    struct native_reader *reader = state;
-    const struct native_frame *frame = NULL;
-    *field = NULL;
-    for (uint32_t i = 0; i < reader->tail.frames && !frame; i++)
-        if (strcmp(reader->tail.frame[i].kind, "keys") == 0)
-            frame = &reader->tail.frame[i];
-    if (!frame)
-        return SQRL_OK;
-    *field = frame->field;
-    uint64_t count = frame->count;
-    if (!count)
-        return SQRL_OK;
-    /* 6 standard deviations of sqrt(n p (1 - p)) <= sqrt(n) / 2. */
-    uint64_t reach = 3 * (uint64_t)sqrt((double)count) + 8;
+/* Where a hash should be. */
+static struct window window_of(const struct lookup *l, uint64_t hash, uint64_t reach) {
+    uint64_t count = l->frame->count;
     uint64_t middle = SQRL_MIN(
         (uint64_t)((double)hash / 18446744073709551616.0 * (double)count), count);
-    struct window w = {0, 0, NULL};
+    return (struct window){middle > reach ? middle - reach : 0,
+                           count - middle > reach ? middle + reach : count, NULL};
+}
+
+/* One that is not where it should be: in larger and larger windows. */
+static int find_far(const struct lookup *l, uint64_t which, struct sqrl_error *err) {
     int rc = SQRL_OK;
-    for (bool first = true; rc == SQRL_OK && (first || !holds(&w, count, hash));
-         reach = SQRL_MIN(8 * reach, count), first = false) {
-        w.from = middle > reach ? middle - reach : 0;
-        w.to = count - middle > reach ? middle + reach : count;
-        rc = read_window(reader, frame, &w, cancel, err);
+    bool there = false;
+    for (uint64_t reach = l->reach; rc == SQRL_OK && !there;) {
+        reach = SQRL_MIN(8 * reach, l->frame->count);
+        uint8_t *memory = NULL;
+        struct window w = window_of(l, l->hashes[which], reach);
+        rc = read_windows(l, &w, 1, &memory, err);
+        there = rc == SQRL_OK && holds(&w, l->frame->count, l->hashes[which]);
+        if (there)
+            rc = take_numbers(l, &w, which, err);
+        free(memory);
     }
-    if (rc == SQRL_OK)
-        rc = take_numbers(reader, frame, &w, hash, numbers, err);
-    free(w.bytes);
+    return rc;
+}
+
+/* Looks for hashes [from, *to), as many as one read should bring. */
+static int find_some(const struct lookup *l, uint64_t from, uint64_t *to, uint64_t end,
+                     struct sqrl_error *err) {
+    struct window *w = sqrl_malloc(MOST_WINDOWS * sizeof *w, "keys", err);
+    uint8_t *memory = NULL;
+    size_t windows = 0, at = 0;
+    uint64_t records = 0;
+    if (!w)
+        return SQRL_E_NO_MEMORY;
+    for (*to = from; *to < end; ++*to) {
+        struct window next = window_of(l, l->hashes[*to], l->reach);
+        bool joins = windows && next.from <= w[windows - 1].to + GAP;
+        uint64_t more = next.to - (joins ? w[windows - 1].to : next.from);
+        if (windows && (records + more) * NATIVE_KEY_BYTES > MOST_BYTES)
+            break;
+        if (!joins && windows == MOST_WINDOWS)
+            break;
+        records += more;
+        if (joins)
+            w[windows - 1].to = next.to;
+        else
+            w[windows++] = next;
+    }
+    int rc = read_windows(l, w, windows, &memory, err);
+    for (uint64_t i = from; rc == SQRL_OK && i < *to; i++) {
+        struct window own = window_of(l, l->hashes[i], l->reach);
+        while (w[at].to < own.to)
+            at++;
+        rc = holds(&w[at], l->frame->count, l->hashes[i])
+                 ? take_numbers(l, &w[at], i, err)
+                 : find_far(l, i, err);
+    }
+    free(memory);
+    free(w);
+    return rc;
+}
+
+int native_find(void *state, const uint64_t *hashes, size_t count,
+                const struct sqrl_cancel *cancel, struct sqrl_bytes *matches,
+                const char **field, struct sqrl_error *err) {
+    struct native_reader *reader = state;
+    struct lookup l = {reader, NULL, cancel, hashes, matches, 0};
+    *field = NULL;
+    for (uint32_t i = 0; i < reader->tail.frames && !l.frame; i++)
+        if (strcmp(reader->tail.frame[i].kind, "keys") == 0)
+            l.frame = &reader->tail.frame[i];
+    if (!l.frame)
+        return SQRL_OK;
+    *field = l.frame->field;
+    /* 6 standard deviations of sqrt(n p (1 - p)) <= sqrt(n) / 2. */
+    l.reach = 3 * (uint64_t)sqrt((double)l.frame->count) + 8;
+    int rc = SQRL_OK;
+    for (uint64_t at = 0; rc == SQRL_OK && l.frame->count && at < count;)
+        rc = find_some(&l, at, &at, count, err);
     return rc;
 }
 

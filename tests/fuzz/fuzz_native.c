@@ -52,11 +52,13 @@ static void read_shard(void) {
     const char *field = NULL;
     struct sqrl_bytes numbers = {0};
     struct sqrl_values values = {0};
-    if (rc == 0 &&
-        ops->find(&reader, UINT64_C(1) << 62, NULL, &numbers, &field, NULL) == 0)
-        for (size_t i = 0; i < numbers.size; i += 8)
-            if (sqrl_load_le64(numbers.data + i) >= info.samples)
+    static const uint64_t wanted[] = {1, UINT64_C(1) << 62, (UINT64_C(1) << 62) + 1};
+    if (rc == 0 && ops->find(&reader, wanted, 3, NULL, &numbers, &field, NULL) == 0) {
+        const struct sqrl_key_match *match = (const void *)numbers.data;
+        for (size_t i = 0; i < numbers.size / sizeof *match; i++)
+            if (match[i].number >= info.samples || match[i].which > 2)
                 abort();
+    }
     sqrl_bytes_reset(&numbers);
     for (uint32_t i = 0; rc == 0 && i < reader.tail.frames; i++) {
         const char *name = reader.tail.frame[i].field;

@@ -31,6 +31,24 @@ def test_find_by_text(keyed) -> None:
             source.find(missing)
 
 
+def test_many_keys_at_once(keyed, tmp_path) -> None:
+    source, wanted = squirrel.open(keyed), samples(20_000)
+    order = np.random.default_rng(3).integers(0, 20_000, 5000).tolist()
+    assert source.find_many(wanted[i]["id"] for i in order) == order
+    assert source.find_many(s["id"].encode() for s in wanted) == list(range(20_000))
+    assert source.find_many([]) == []
+    with pytest.raises(KeyError, match='no sample with the key "x"'):
+        source.find_many(["case-0", "x", "y"])
+    with pytest.raises(TypeError, match="find_many"):
+        source.find_many("case-0")
+    with pytest.raises(TypeError, match="a key is"):
+        source.find_many(["case-0", 1.5])
+    # Patients with many samples each, over all shards: the first counts.
+    rows = [{"k": f"p{i % 7}", "n": i} for i in range(3000)]
+    squirrel.pack(rows, tmp_path / "p", key="k", samples_per_shard=500)
+    assert squirrel.open(tmp_path / "p").find_many([f"p{i}" for i in (6, 0, 3, 6)]) == [6, 0, 3, 6]
+
+
 def test_integers_nested_names_and_duplicates(tmp_path) -> None:
     squirrel.pack(samples(3000), tmp_path / "i", key="meta.uid", samples_per_shard=1000)
     source = squirrel.open(tmp_path / "i")

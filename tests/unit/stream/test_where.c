@@ -1,6 +1,7 @@
 /* Subsets and sources by expression, against arithmetic; each allocation fails once. */
 #include "../driver/opening.h"
 
+#include "io/io.h"
 #include "sqrl/stream.h"
 
 enum { COUNT = 3000 };
@@ -130,6 +131,56 @@ static void test_where(void **state) {
     sqrl_source_unref(source);
 }
 
+/* Many keys, in any order and twice, of local shards and of far ones, which are asked in
+ * parallel: the same positions, in one read a shard. */
+static void test_find_many(void **state) {
+    enum { KEYS = 2 * COUNT };
+    const char *url = pack("many", "none");
+    struct sqrl_link link = {.size = sizeof link};
+    struct sqrl_fs *local = NULL, *far = NULL;
+    struct sqrl_fs_metrics before, after;
+    assert_int_equal(sqrl_fs_new(context, &sqrl_fs_local, NULL, &local, NULL), SQRL_OK);
+    assert_int_equal(sqrl_fs_throttle(local, &link, &far, NULL), SQRL_OK);
+    struct sqrl_source *source[2] = {open_source(url), NULL};
+    assert_int_equal(sqrl_open_in(context, far, "far", url, NULL, &source[1], NULL),
+                     SQRL_OK);
+    char(*text)[24] = test_malloc(KEYS * sizeof *text);
+    struct sqrl_key *key = test_malloc(KEYS * sizeof *key);
+    uint64_t *index = test_malloc(KEYS * sizeof *index);
+    for (unsigned i = 0; i < KEYS; i++) /* 1,009 has no factor with 3,000 */
+        key[i] = (struct sqrl_key){
+            text[i],
+            (size_t)snprintf(text[i], sizeof text[i], "sample %u", i * 1009 % COUNT), 0};
+    for (unsigned turn = 0; turn < 4; turn++) {
+        sqrl_source_metrics(source[turn % 2], &before);
+        assert_int_equal(
+            sqrl_source_find_many(source[turn % 2], key, KEYS, NULL, index, NULL),
+            SQRL_OK);
+        sqrl_source_metrics(source[turn % 2], &after);
+        for (unsigned i = 0; i < KEYS; i++)
+            assert_int_equal(index[i], i * 1009 % COUNT);
+        if (turn == 3) /* five shards; their indexes and blocks are there already */
+            assert_int_equal(after.requests - before.requests, 5);
+    }
+    struct sqrl_error err = {0};
+    key[7].size = key[9].size = 3; /* "sam" */
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(sqrl_source_find_many(source[i], key, 10, NULL, index, &err),
+                         SQRL_E_NOT_FOUND);
+        assert_non_null(strstr(err.message, "the key \"sam\""));
+        assert_true(index[7] == SQRL_UNKNOWN && index[8] == 8 * 1009 % COUNT);
+        struct sqrl_cancel cancel = {1};
+        assert_int_equal(sqrl_source_find_many(source[i], key, 5, &cancel, index, NULL),
+                         SQRL_E_CANCELLED);
+        sqrl_source_unref(source[i]);
+    }
+    test_free(text);
+    test_free(key);
+    test_free(index);
+    sqrl_fs_unref(far);
+    sqrl_fs_unref(local);
+}
+
 static void test_allocations(void **state) {
     const char *url = pack("memory", "zstd");
     struct sqrl_key key = {"sample 2999", 11, 0};
@@ -154,6 +205,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_subset),
         cmocka_unit_test(test_where),
+        cmocka_unit_test(test_find_many),
         cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, opening_setup, opening_teardown);
