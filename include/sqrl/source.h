@@ -157,8 +157,8 @@ SQRL_CHECK int sqrl_source_position(struct sqrl_source *source, uint64_t shard,
 /* A source of some of another's samples, by rising positions: counted, in the same order,
  * with all that a source can do; 4 bytes a sample and no copy of data. Its readers number
  * samples and blocks anew; sqrl_source_locate, sqrl_source_position and sqrl_source_row
- * speak of numbers within the whole shard. SQRL_E_UNSUPPORTED on a subset, and where
- * samples are not counted. */
+ * speak of numbers within the whole shard. Of a subset, too: positions are then the
+ * subset's. SQRL_E_UNSUPPORTED where samples are not counted. */
 SQRL_CHECK int sqrl_source_subset(struct sqrl_source *source, const uint64_t *positions,
                                   uint64_t count, struct sqrl_source **out,
                                   struct sqrl_error *err);

@@ -26,13 +26,14 @@ struct sqrl_iterator;
 
 /* The samples for which an expression (see sqrl_plan_filter) holds, as a source: counted,
  * with positions, in the same order. Only index columns are read: each field that it
- * names must be one (the pack option "index"), else SQRL_E_NOT_FOUND. */
+ * names must be one (the pack option "index"), else SQRL_E_NOT_FOUND. Of a subset: those
+ * of its samples for which it holds, too. */
 SQRL_CHECK int sqrl_source_where(struct sqrl_source *source, const char *expression,
                                  struct sqrl_source **out, struct sqrl_error *err);
 /* A part of the samples by numbers of their own: those whose hash of the seed, their
  * shard's name and their number in it, from 0 to 1, is in [from, to), or all others. A
  * sample stays in its part when shards are appended. SQRL_E_UNSUPPORTED where samples are
- * not counted, and on a subset. 12 bytes a sample of the part while it is made, 4 then.
+ * not counted. 12 bytes a sample of the part while it is made, 4 then.
  */
 SQRL_CHECK int sqrl_source_part(struct sqrl_source *source, uint64_t seed, double from,
                                 double to, bool others, struct sqrl_source **out,

@@ -453,9 +453,6 @@ class Stream(Composable):
         Raises:
             NotFoundError: a field has no column.
         """
-        if self._stages and isinstance(expression, str) and all(verb == "where" for verb, _, _ in self._stages):
-            both = f"({self._stages[-1][1][0]}) and ({expression})"
-            return self._with((("where", (both,), {}),), self._opened.plan().where(both))
         return self._then("where", expression)
 
     def select(self, *names: str) -> Stream:

@@ -74,7 +74,9 @@ bool sqrl_source_row_find(const struct sqrl_source *source, uint64_t shard,
     return !source->subset || sqrl_subset_find(&source->subset[shard], number, row);
 }
 
-/* --- making one --- */
+/* --- making one ---
+ * Of a subset, too: its readers number samples and blocks as it sees them, from which
+ * numbers within the whole shard are made. */
 static int take_shard(struct sqrl_source *source, uint64_t shard, const uint64_t *rows,
                       uint64_t count, struct sqrl_subset *out, struct sqrl_error *err) {
     struct sqrl_shard_reader *reader = NULL;
@@ -94,12 +96,15 @@ static int take_shard(struct sqrl_source *source, uint64_t shard, const uint64_t
     for (; rc == SQRL_OK && number < blocks && at < count; number++) {
         sqrl_shard_reader_block_info(reader, number, &info);
         uint64_t from = at;
+        const struct sqrl_subset *whole = source->subset ? &source->subset[shard] : NULL;
         for (; at < count && rows[at] - info.first < info.samples; at++)
-            out->row[at] = (uint32_t)(rows[at] - info.first);
+            out->row[at] =
+                whole ? whole->row[rows[at]] : (uint32_t)(rows[at] - info.first);
         if (at == from)
             continue;
-        out->block[out->blocks++] =
-            (struct sqrl_subset_block){number, from, info.first, (uint32_t)(at - from)};
+        out->block[out->blocks++] = (struct sqrl_subset_block){
+            whole ? whole->block[number].number : number, from,
+            whole ? whole->block[number].base : info.first, (uint32_t)(at - from)};
         out->raw_bytes += info.raw_bytes;
     }
     out->samples = at;
@@ -191,8 +196,10 @@ static int take_all(struct sqrl_source *source, struct sqrl_source *out,
         }
         if (rc == SQRL_OK)
             rc = take_shard(source, i, rows, at - from, subset, err);
-        subset->of_samples = out->shards[i].samples;
-        subset->of_blocks = out->shards[i].blocks;
+        bool again = source->subset != NULL;
+        subset->of_samples =
+            again ? source->subset[i].of_samples : out->shards[i].samples;
+        subset->of_blocks = again ? source->subset[i].of_blocks : out->shards[i].blocks;
         out->shards[i].samples = subset->samples;
         out->shards[i].blocks = subset->blocks;
         out->shards[i].raw_bytes = subset->raw_bytes;
@@ -212,9 +219,6 @@ static int take_all(struct sqrl_source *source, struct sqrl_source *out,
 int sqrl_source_subset(struct sqrl_source *source, const uint64_t *positions,
                        uint64_t count, struct sqrl_source **out, struct sqrl_error *err) {
     *out = NULL;
-    if (source->subset)
-        return sqrl_error_set(err, SQRL_E_UNSUPPORTED,
-                              "a subset of a subset: choose both at once");
     for (uint64_t i = 1; i < count; i++)
         if (positions[i] <= positions[i - 1])
             return sqrl_error_set(err, SQRL_E_INVALID, "positions of a subset must rise");

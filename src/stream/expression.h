@@ -23,8 +23,8 @@
 
 struct sqrl_expression;
 
-/* Parses `text`. A mistake is SQRL_E_INVALID with its column; nesting beyond 64, or more
- * than 64 KiB of text, is SQRL_E_LIMIT. */
+/* Parses `text`. A mistake is SQRL_E_INVALID with its column; nesting beyond 64, more
+ * than 1 MiB of text or 1,024 fields is SQRL_E_LIMIT. */
 SQRL_CHECK int sqrl_expression_parse(const char *text, struct sqrl_expression **out,
                                      struct sqrl_error *err);
 void sqrl_expression_free(struct sqrl_expression *expression);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 #define MAX_NESTING 64u
-#define MAX_TEXT (64u * 1024u)
+#define MAX_TEXT (1024u * 1024u) /* what is longer is a list, and better a column */
+#define MAX_FIELDS 1024u         /* each name is compared with all before */
 
 enum token_kind {
     TOKEN_END,
@@ -217,7 +218,11 @@ static int parse_field(struct parser *p, struct expression_value *out) {
             return SQRL_OK;
         }
     }
-    int code = grow(&x->field, x->fields, &x->field_room, sizeof *x->field, p->err);
+    int code = x->fields == MAX_FIELDS
+                   ? sqrl_error_set(p->err, SQRL_E_LIMIT,
+                                    "the filter expression names more than %u fields",
+                                    MAX_FIELDS)
+                   : grow(&x->field, x->fields, &x->field_room, sizeof *x->field, p->err);
     if (code) {
         free(name);
         return code;
@@ -550,8 +555,11 @@ int sqrl_expression_parse(const char *text, struct sqrl_expression **out,
     if (!text)
         return sqrl_error_set(err, SQRL_E_INVALID, "the filter expression is missing");
     if (strnlen(text, MAX_TEXT + 1) > MAX_TEXT)
-        return sqrl_error_set(err, SQRL_E_LIMIT,
-                              "the filter expression is longer than %u bytes", MAX_TEXT);
+        return sqrl_error_set(
+            err, SQRL_E_LIMIT,
+            "the filter expression is longer than %u bytes: give what its "
+            "lists hold as a column, or filter by a callable",
+            MAX_TEXT);
     struct sqrl_expression *x = sqrl_calloc(1, sizeof *x, "filter expression", err);
     if (!x)
         return SQRL_E_NO_MEMORY;

@@ -50,7 +50,7 @@ int sqrl_source_part(struct sqrl_source *source, uint64_t seed, double from, dou
             samples = code ? 0 : next - first;
         }
         for (uint64_t i = 0; i < samples && !code; i++) {
-            double place = place_of(key, i);
+            double place = place_of(key, sqrl_source_row(source, s, i));
             uint64_t position = first + i;
             if ((place >= from && place < to) != others)
                 code = sqrl_bytes_append(&positions, &position, sizeof position, err);

@@ -1,6 +1,7 @@
 /* where.c - a subset by an expression over index columns: no sample is read. */
 #include <stdlib.h>
 
+#include "driver/fetch.h"
 #include "driver/source.h"
 #include "sqrl/stream.h"
 #include "stream/expression.h"
@@ -57,6 +58,10 @@ static int set_node(struct columns *c, uint32_t i, uint64_t sample,
                     struct sqrl_error *err) {
     const struct sqrl_values *v = &c->values[i];
     struct sqrl_node *node = &c->nodes[i];
+    if (sample >= v->count)
+        return sqrl_error_set(
+            err, SQRL_E_CORRUPT,
+            "a shard changed since the source was opened: open it again");
     *node = (struct sqrl_node){.type = SQRL_NULL};
     c->found[i] = i;
     if (v->valid && !(v->valid[sample / 8] >> (sample % 8) & 1))
@@ -92,20 +97,25 @@ static int set_node(struct columns *c, uint32_t i, uint64_t sample,
     return SQRL_OK;
 }
 
-/* Appends the positions of one shard's samples that pass. */
+/* Appends the positions of one shard's samples that pass. Columns hold all of the shard's
+ * samples, of which a subset has some. */
 static int test_shard(struct sqrl_source *source, uint64_t shard, uint64_t first,
                       const struct sqrl_expression *expression, struct columns *c,
                       uint64_t *samples, struct sqrl_bytes *out, struct sqrl_error *err) {
-    int rc = load(source, shard, expression, c, err);
+    bool subset = sqrl_source_subset_of(source);
     *samples = sqrl_source_shard(source, shard)->samples;
-    if (rc == SQRL_OK && c->count)
+    if (subset && !*samples)
+        return SQRL_OK;
+    int rc = load(source, shard, expression, c, err);
+    if (rc == SQRL_OK && c->count && !subset)
         *samples = c->values[0].count;
     for (uint64_t i = 0; rc == SQRL_OK && i < *samples; i++) {
         bool pass = false;
+        uint64_t row = sqrl_source_row(source, shard, i);
         c->texts.size = 0;
         rc = sqrl_bytes_reserve(&c->texts, 1, err);
         for (uint32_t f = 0; rc == SQRL_OK && f < c->count; f++)
-            rc = set_node(c, f, i, err);
+            rc = set_node(c, f, row, err);
         if (rc == SQRL_OK)
             rc = sqrl_expression_test(expression, c->nodes, c->texts.data, c->found,
                                       c->map, &pass, err);

@@ -296,11 +296,37 @@ static void nesting_is_limited(void **state) {
         memcpy(nots + 4 * i, "not ", 5);
     strcat(nots, "t");
     assert_int_equal(run(nots, &err), 1);
-    memset(nots, ' ', 70000);
-    nots[70000] = 0;
-    assert_int_equal(run(nots, &err), -2);
-    assert_int_equal(err.code, SQRL_E_LIMIT);
     free(nots);
+}
+
+/* A list of 1 MiB, to the byte; and the 1,025th field. */
+static void length_is_limited(void **state) {
+    (void)state;
+    enum { MIB = 1 << 20 };
+    struct sqrl_error err;
+    struct sqrl_expression *x;
+    char *text = malloc(MIB + 2);
+    size_t at = (size_t)sprintf(text, "i in [");
+    while (at < MIB - 20)
+        at += (size_t)sprintf(text + at, "9%06zu,", at % 999983);
+    at += (size_t)sprintf(text + at, "-4]");
+    memset(text + at, ' ', MIB + 1 - at);
+    text[MIB] = 0;
+    assert_int_equal(run(text, &err), 0);
+    text[MIB] = ' ';
+    text[MIB + 1] = 0;
+    assert_int_equal(run(text, &err), -2);
+    assert_int_equal(err.code, SQRL_E_LIMIT);
+    at = 0;
+    for (unsigned i = 0; i < 1025; i++)
+        at += (size_t)sprintf(text + at, "f%u or ", i);
+    strcpy(text + at, "f3");
+    assert_int_equal(sqrl_expression_parse(text, &x, &err), SQRL_E_LIMIT);
+    strcpy(strstr(text, "f1024"), "f3");
+    assert_int_equal(sqrl_expression_parse(text, &x, &err), SQRL_OK);
+    assert_int_equal(sqrl_expression_fields(x), 1024);
+    sqrl_expression_free(x);
+    free(text);
 }
 
 int main(void) {
@@ -309,6 +335,7 @@ int main(void) {
         cmocka_unit_test(folds_never_change),
         cmocka_unit_test(errors_say_where),
         cmocka_unit_test(nesting_is_limited),
+        cmocka_unit_test(length_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,9 +95,17 @@ static void test_subset(void **state) {
             assert_int_equal(sqrl_source_subset(source, positions, count, &view, NULL),
                              SQRL_OK);
             expect(view, 5, step, count);
-            assert_int_equal(sqrl_source_subset(view, positions, 1, &again, NULL),
-                             SQRL_E_UNSUPPORTED);
+            uint64_t some = 0; /* of the subset every third, from its second one on */
+            for (uint64_t i = 1; i < count; i += 3)
+                positions[some++] = i;
+            assert_int_equal(sqrl_source_subset(view, positions, some, &again, NULL),
+                             SQRL_OK);
             sqrl_source_unref(view);
+            expect(again, 5 + step, 3 * step, some);
+            positions[0] = count;
+            assert_int_equal(sqrl_source_subset(again, positions, 1, &view, NULL),
+                             SQRL_E_INVALID);
+            sqrl_source_unref(again);
         }
         struct sqrl_source *view = NULL;
         uint64_t wrong[][2] = {{3, 3}, {4, 2}, {1, COUNT}};
@@ -120,7 +128,19 @@ static void test_where(void **state) {
     assert_int_equal(index, 50);
     key.bytes = "sample 201";
     assert_int_equal(sqrl_source_find(view, &key, &index, NULL), SQRL_E_NOT_FOUND);
+    struct sqrl_source *both = NULL, *none = NULL;
+    assert_int_equal(sqrl_source_where(view, "n < 2000 and n >= 10", &both, NULL),
+                     SQRL_OK);
     sqrl_source_unref(view);
+    expect(both, 100, 2, (2000 - 100) / 2);
+    assert_int_equal(sqrl_source_find(both, &key, &index, NULL), SQRL_E_NOT_FOUND);
+    key.bytes = "sample 200";
+    assert_int_equal(sqrl_source_find(both, &key, &index, NULL), SQRL_OK);
+    assert_int_equal(index, 50);
+    assert_int_equal(sqrl_source_where(both, "not even", &none, NULL), SQRL_OK);
+    assert_int_equal(sqrl_source_samples(none), 0);
+    sqrl_source_unref(none);
+    sqrl_source_unref(both);
     assert_int_equal(sqrl_source_where(source, "name == 'sample 7'", &view, NULL),
                      SQRL_OK);
     expect(view, 7, 1, 1);
