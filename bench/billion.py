@@ -6,9 +6,9 @@
 Writes the commit files of such a data set as `docs/formats/native-shard.md` specifies them (eight packs, shards of
 256 MiB, blocks of 1 MiB, chunks of 4 MiB: 16 bytes each), but no shards. In a process of its own, with squirrel
 imported, the time runs while the data set is opened, shuffled, dealt to rank 777, worker 5 of 1,024 x 8, a state behind
-40,000 of its 122,071 samples loaded, and up to the first read, which fails since the shards are empty: the error names the
-one that holds the next sample. The state is one that the library made there, with its position moved. Medians, and
-the largest peak of memory of the whole process, Python and NumPy among it.
+40,000 of its 122,071 samples loaded, and up to the first read, which fails since the shards
+are empty: the error names the one that holds the next sample. The state is one that the library made there, with
+its position moved. Medians, and the largest peak of memory of the whole process, Python and NumPy among it.
 """
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def main() -> None:
     assert len({row["named"] for row in rows}) == 1, rows
     files = [path.stat().st_size for path in pathlib.Path(args.folder, "_sqrl").iterdir()]
     print(f"{SAMPLES:,} samples, {len(files)} commits of {sum(files):,} bytes; next sample in {rows[0]['named']}")
-    for key, what in (("seconds", "s"), ("cpu_seconds", "s of CPU"), ("more_mb", "MB more than with squirrel imported")):
+    for key, what in (("seconds", "s"), ("cpu_seconds", "s of CPU"), ("more_mb", "MB more than after import")):
         print(f"{statistics.median(row[key] for row in rows):8.3f} {what}")
     print(f"{max(row['mb'] for row in rows):8.1f} MB peak of the process")
 

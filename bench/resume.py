@@ -8,7 +8,8 @@ of the samples in one process; in another one, with everything imported and the 
 state to the next sample, and that sample must be the one that would have come. torchdata goes on over a map-style
 dataset of NumPy arrays in memory, with its own sampler, without workers; LitData's StreamingDataLoader and Grain's
 MapDataset over the same samples in their own formats, shuffled, without workers. These two run in bench/envs (or
-BENCH_ENVS), which bench/run.py fills; a row whose environment is missing is left out and named. Medians, interleaved; CPU time beside, for
+BENCH_ENVS), which bench/run.py fills; a row whose environment is missing is left out and named. Medians,
+interleaved; CPU time beside, for
 machines that are not quiet. The command prints one row a contender.
 """
 from __future__ import annotations
