@@ -133,6 +133,7 @@ def test_listings_of_s3_page_by_page(tmp_path):
         pages = [row["path"] for row in server.requests() if "list-type=2" in row["path"]]
         assert sum("continuation-token" in path for path in pages) >= 1
         assert sum(sample["a"] for sample in stream) == 1201 * 1200 // 2
+        assert stream.metrics()["requests"] >= 1201 and stream.metrics()["bytes"] > 0
         server.reset()
         server.set(store=1)
         again = pickle.loads(pickle.dumps(stream))

@@ -413,8 +413,8 @@ int object_open_common(struct object_store *store, struct sqrl_context *context,
         return sqrl_error_set(err, SQRL_E_INVALID, "object stores need a context");
     store->context = context;
     sqrl_lock_init(&store->lock);
-    store->policy.metrics = &store->metrics;
     int rc = sqrl_http_policy_read(&store->policy, settings, options, err);
+    store->policy.metrics = &store->metrics; /* which reading it has cleared */
     if (rc == SQRL_OK)
         rc = sqrl_settings_bool(settings, options, "anonymous", &store->anonymous, err);
     if (rc == SQRL_OK && sqrl_settings_text(settings, options, "part_size")) {
