@@ -4,11 +4,11 @@
     bench/billion.py [--rounds 5] [--folder bench/work/billion] [--python PATH]
 
 Writes the commit files of such a data set as `docs/formats/native-shard.md` specifies them (eight packs, shards of
-256 MiB, blocks of 1 MiB, chunks of 4 MiB: 16 bytes each), and empty files of its shards' sizes. In a process of its own, with squirrel
-imported, the time runs while the data set is opened, shuffled, dealt to rank 777, worker 5 of 1,024 x 8, a state behind
-40,000 of its 122,071 samples loaded, and up to the first read, which fails since the shards
-are empty: the error names the one that holds the next sample. The state is one that the library made there, with
-its position moved. Medians, and the largest peak of memory of the whole process, Python and NumPy among it.
+256 MiB, blocks of 1 MiB, chunks of 4 MiB: 16 bytes each), and empty files of its shards' sizes. In a process of its
+own, with squirrel imported, the time runs while the data set is opened, shuffled, dealt to rank 777, worker 5 of
+1,024 x 8, a state behind 40,000 of its 122,071 samples loaded, and up to the first read, which fails since the
+shards are empty: the error names the one that holds the next sample. The state is one that the library made there,
+with its position moved. Medians, and the largest peak of memory of the whole process, Python and NumPy among it.
 """
 from __future__ import annotations
 
