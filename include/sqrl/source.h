@@ -25,7 +25,7 @@ struct sqrl_shard {
     uint64_t blocks;    /* SQRL_UNKNOWN when sequential or not yet opened */
     uint64_t raw_bytes; /* or SQRL_UNKNOWN */
     const struct sqrl_format_ops *format;
-    uint64_t checksum; /* that its index knows, of the content; 0: none */
+    uint64_t checksum; /* of the content, as its index knows, and of a choice; 0: none */
 };
 
 /* What a driver's open() fills: it adds shards in their order. `path` is within the

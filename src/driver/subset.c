@@ -184,7 +184,7 @@ static int take_all(struct sqrl_source *source, struct sqrl_source *out,
     for (uint64_t i = 0; rc == SQRL_OK && i < out->count; i++) {
         struct sqrl_shard_reader *reader = NULL;
         struct sqrl_subset *subset = &out->subset[i];
-        uint64_t samples = out->shards[i].samples, from = at;
+        uint64_t samples = out->shards[i].samples, from = at, chosen = 0;
         if (samples == SQRL_UNKNOWN) {
             rc = sqrl_shard_open(source, i, &reader, err);
             samples = rc ? 0 : sqrl_shard_reader_info(reader)->samples;
@@ -193,6 +193,7 @@ static int take_all(struct sqrl_source *source, struct sqrl_source *out,
         for (; at < count && positions[at] - first < samples; at++) {
             rows[at - from] = positions[at] - first;
             hash = sqrl_mix64(hash ^ positions[at]);
+            chosen = sqrl_mix64(chosen ^ rows[at - from]);
         }
         if (rc == SQRL_OK)
             rc = take_shard(source, i, rows, at - from, subset, err);
@@ -203,6 +204,7 @@ static int take_all(struct sqrl_source *source, struct sqrl_source *out,
         out->shards[i].samples = subset->samples;
         out->shards[i].blocks = subset->blocks;
         out->shards[i].raw_bytes = subset->raw_bytes;
+        out->shards[i].checksum = sqrl_mix64(out->shards[i].checksum ^ chosen);
         first += samples;
     }
     if (rc == SQRL_OK && at < count)
