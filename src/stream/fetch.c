@@ -193,7 +193,7 @@ bool sqrl_fetch_claim(struct sqrl_iterator *it, struct sqrl_job *job, bool only_
         if (behind > EXTRA_OPENS)
             return false;
     }
-    if (it->order_ended || refused ||
+    if (it->order_ended || refused || it->strands >= MAX_STRANDS ||
         (it->head && sqrl_account_ahead(it->fetching) >= it->fetch_limit))
         return false;
     if (only_look)
