@@ -159,6 +159,6 @@ def test_a_far_sample_of_small_blocks_costs_them(tmp_path):
 def test_a_sample_that_is_larger_than_a_block_stands_alone(tmp_path):
     """Blocks of what fits: 300 kB + 600 kB, then 2 MB alone, then the rest."""
     sizes = [300_000, 600_000, 200_000, 2_000_000, 10, 20]
-    report = squirrel.pack(({"x": np.full(n, i % 7, np.uint8)} for i, n in enumerate(sizes)), tmp_path / "data")
-    assert report.blocks == 4  # (300, 600), (200), (2000), (the rest)
+    squirrel.pack(({"x": np.full(n, i % 7, np.uint8)} for i, n in enumerate(sizes)), tmp_path / "data")
+    assert squirrel.open(tmp_path / "data").forecast()["blocks"] == 4  # (300, 600), (200), (2000), (the rest)
     assert [s["x"].nbytes for s in squirrel.open(tmp_path / "data")] == sizes
