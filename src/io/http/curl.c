@@ -17,6 +17,7 @@
 #include <netinet/in.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_IDLE_HANDLES 64
@@ -97,6 +98,14 @@ int sqrl_curl_load(struct sqrl_error *err) {
 
 /* --- one loop --- */
 
+/* A socket by its number and by what it is: libcurl may close one without a word, and its
+ * number is somebody else's then. */
+struct kept {
+    int fd; /* atomic: fd + 1, 0 where there is none */
+    dev_t device;
+    ino_t inode;
+};
+
 struct sqrl_curl {
     CURLM *multi;
     void (*finished)(void *arg, struct sqrl_transfer *);
@@ -104,7 +113,7 @@ struct sqrl_curl {
     CURL *idle[MAX_IDLE_HANDLES];
     size_t idle_count;
     char *ca_file, *ca_folder; /* what is trusted unless told otherwise; NULL: built in */
-    int sockets[MAX_SOCKETS];  /* atomic: fd + 1, 0 where there is none */
+    struct kept sockets[MAX_SOCKETS];
     unsigned open;
 };
 
@@ -181,21 +190,36 @@ void sqrl_curl_wake(struct sqrl_curl *curl) {
 
 /* --- sockets --- */
 
-static bool remember(struct sqrl_curl *curl, int fd, int from, int to) {
-    (void)fd;
-    for (size_t i = 0; i < MAX_SOCKETS; i++) {
-        if (__atomic_load_n(&curl->sockets[i], __ATOMIC_RELAXED) == from) {
-            __atomic_store_n(&curl->sockets[i], to, __ATOMIC_RELAXED);
-            return true;
-        }
-    }
-    return false;
+/* Where the number is kept, for -1 a free place; NULL: nowhere. */
+static struct kept *kept_at(struct sqrl_curl *curl, int fd) {
+    for (size_t i = 0; i < MAX_SOCKETS; i++)
+        if (__atomic_load_n(&curl->sockets[i].fd, __ATOMIC_RELAXED) == fd + 1)
+            return &curl->sockets[i];
+    return NULL;
+}
+
+static void forget(struct sqrl_curl *curl, int fd) {
+    struct kept *kept = kept_at(curl, fd);
+    if (!kept)
+        return;
+    __atomic_store_n(&kept->fd, 0, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&curl->open, 1, __ATOMIC_RELAXED);
+}
+
+static void keep(struct sqrl_curl *curl, int fd) {
+    struct stat stat;
+    forget(curl, fd); /* one that was closed without a word */
+    struct kept *kept = kept_at(curl, -1);
+    if (!kept || fstat(fd, &stat) != 0)
+        return;
+    kept->device = stat.st_dev;
+    kept->inode = stat.st_ino;
+    __atomic_store_n(&kept->fd, fd + 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&curl->open, 1, __ATOMIC_RELAXED);
 }
 
 static int close_socket(void *arg, curl_socket_t fd) {
-    struct sqrl_curl *curl = arg;
-    if (remember(curl, fd, fd + 1, 0))
-        __atomic_fetch_sub(&curl->open, 1, __ATOMIC_RELAXED);
+    forget(arg, fd);
     return close(fd);
 }
 
@@ -216,8 +240,8 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose,
         return CURL_SOCKET_BAD;
     }
     int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-    if (fd >= 0 && remember(setup->curl, fd, 0, fd + 1))
-        __atomic_fetch_add(&setup->curl->open, 1, __ATOMIC_RELAXED);
+    if (fd >= 0)
+        keep(setup->curl, fd);
     return fd;
 }
 
@@ -240,8 +264,11 @@ unsigned sqrl_curl_sockets(const struct sqrl_curl *curl) {
 
 void sqrl_curl_forked(struct sqrl_curl *curl) {
     for (size_t i = 0; i < MAX_SOCKETS; i++) {
-        int fd = __atomic_exchange_n(&curl->sockets[i], 0, __ATOMIC_RELAXED) - 1;
-        if (fd >= 0)
+        struct kept *kept = &curl->sockets[i];
+        int fd = __atomic_exchange_n(&kept->fd, 0, __ATOMIC_ACQUIRE) - 1;
+        struct stat stat;
+        if (fd >= 0 && fstat(fd, &stat) == 0 && stat.st_dev == kept->device &&
+            stat.st_ino == kept->inode)
             close(fd);
     }
 }
