@@ -51,7 +51,7 @@ struct sqrl_http {
     pthread_cond_t ended;
     struct sqrl_context *context; /* NULL once the owner has left */
     uint32_t generation;
-    unsigned shares;       /* owner and thread */
+    unsigned shares;       /* owner, thread, and the process's exit while it waits */
     bool stop, over, gone; /* the thread: shall end, is past its loop, let go of curl */
     bool abandoned;        /* some transfer is to be looked for */
     struct list submitted;
@@ -92,15 +92,41 @@ static void stop(struct sqrl_http *http) {
     pthread_mutex_unlock(&http->lock);
 }
 
+static void leave(struct sqrl_http *http) {
+    pthread_mutex_lock(&http->lock);
+    bool last = --http->shares == 0;
+    pthread_mutex_unlock(&http->lock);
+    if (!last)
+        return;
+    while (http->lanes) {
+        struct sqrl_lane *lane = http->lanes;
+        http->lanes = lane->next;
+        free(lane->origin.host);
+        free(lane);
+    }
+    pthread_cond_destroy(&http->ended);
+    pthread_mutex_destroy(&http->lock);
+    free(http);
+}
+
+/* The next engine, kept from being freed: its owner may leave just now. */
+static struct sqrl_http *take_engine(void) {
+    pthread_mutex_lock(&engines_lock);
+    struct sqrl_http *e = engines;
+    if (e) {
+        engines = e->next;
+        pthread_mutex_lock(&e->lock);
+        e->shares++;
+        pthread_mutex_unlock(&e->lock);
+    }
+    pthread_mutex_unlock(&engines_lock);
+    return e;
+}
+
 static void at_exit(void) {
-    for (;;) {
-        pthread_mutex_lock(&engines_lock);
-        struct sqrl_http *e = engines;
-        engines = e ? e->next : NULL;
-        pthread_mutex_unlock(&engines_lock);
-        if (!e)
-            return;
+    for (struct sqrl_http *e = take_engine(); e; e = take_engine()) {
         stop(e);
+        leave(e);
     }
 }
 
@@ -125,23 +151,6 @@ static void delist(struct sqrl_http *http) {
     if (*at)
         *at = http->next;
     pthread_mutex_unlock(&engines_lock);
-}
-
-static void leave(struct sqrl_http *http) {
-    pthread_mutex_lock(&http->lock);
-    bool last = --http->shares == 0;
-    pthread_mutex_unlock(&http->lock);
-    if (!last)
-        return;
-    while (http->lanes) {
-        struct sqrl_lane *lane = http->lanes;
-        http->lanes = lane->next;
-        free(lane->origin.host);
-        free(lane);
-    }
-    pthread_cond_destroy(&http->ended);
-    pthread_mutex_destroy(&http->lock);
-    free(http);
 }
 
 /* --- lists --- */
