@@ -95,11 +95,8 @@ int ext_call(struct ext_state *state, struct ext_call *call, bool quick) {
         Py_BEGIN_ALLOW_THREADS
         done = call_wait(call);
         Py_END_ALLOW_THREADS
-        ext_log_drain(state);
-        raised = PyErr_CheckSignals() < 0;
+        raised = ext_signals(state) < 0;
     }
-    if (started && !raised)
-        ext_log_drain(state);
     if (!raised)
         return 0;
     sqrl_cancel_request(&call->cancel);

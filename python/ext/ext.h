@@ -125,6 +125,9 @@ void ext_call_end(struct ext_call *call);
 struct ext_log *ext_log_new(void);
 void ext_log_sink(void *arg, enum sqrl_log_level level, const char *line);
 void ext_log_drain(struct ext_state *state);
+/* What a wait does between its slices: delivers log lines and runs signal handlers.
+ * -1: one raised. */
+int ext_signals(struct ext_state *state);
 void ext_log_stop(struct ext_log *log);
 
 /* --- Python's file systems (remote.c) --- */
@@ -324,6 +327,10 @@ PyObject *ext_arrow_plan(struct ext_state *state, struct sqrl_plan *plan);
 PyObject *ext_dlpack(struct ext_state *state, struct sqrl_batch *batch, uint32_t column,
                      enum sqrl_part part, bool versioned);
 
+/* open.c */
+PyObject *ext_open(PyObject *module, PyObject *args);
+PyObject *ext_open_in(PyObject *module, PyObject *args);
+PyObject *ext_open_catalog(PyObject *module, PyObject *arg);
 /* quality.c */
 PyObject *ext_kendall_tau(PyObject *module, PyObject *args);
 PyObject *ext_order_quality(PyObject *module, PyObject *args);

@@ -76,7 +76,7 @@ int core_enter(struct ext_state *state, struct core *core) {
         taken = PyThread_acquire_lock_timed(core->lock, WAIT_SLICE_NS / 1000, 0) ==
                 PY_LOCK_ACQUIRED;
         Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() < 0) {
+        if (ext_signals(state) < 0) {
             if (taken)
                 PyThread_release_lock(core->lock);
             return -1;
@@ -103,8 +103,7 @@ int ext_wait(struct ext_state *state, struct sqrl_iterator *iterator) {
         Py_BEGIN_ALLOW_THREADS
         ready = sqrl_iterator_wait(iterator, WAIT_SLICE_NS);
         Py_END_ALLOW_THREADS
-        ext_log_drain(state);
-        if (PyErr_CheckSignals() < 0)
+        if (ext_signals(state) < 0)
             return -1;
         if (ready)
             return 0;

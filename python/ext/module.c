@@ -7,102 +7,6 @@ static struct ext_state *state_of(PyObject *module) {
     return PyModule_GetState(module);
 }
 
-/* --- opening --- */
-
-/* Takes use_list out of the options, which is this extension's and not a driver's. The
- * new reference in *options is the caller's to drop. */
-static int take_use_list(PyObject **options, bool *tuples) {
-    *tuples = false;
-    if (*options == Py_None || !PyDict_Check(*options) ||
-        PyDict_GetItemString(*options, "use_list") == NULL) {
-        Py_INCREF(*options);
-        return 0;
-    }
-    int lists = PyObject_IsTrue(PyDict_GetItemString(*options, "use_list"));
-    PyObject *rest = lists < 0 ? NULL : PyDict_Copy(*options);
-    if (rest == NULL || PyDict_DelItemString(rest, "use_list") < 0) {
-        Py_XDECREF(rest);
-        return -1;
-    }
-    *tuples = lists == 0;
-    *options = rest;
-    return 0;
-}
-
-/* In `fs` (stolen) or, when that is NULL, wherever the URL leads. */
-static PyObject *open_source(struct ext_state *state, struct sqrl_fs *fs, const char *url,
-                             const char *path, PyObject *options) {
-    struct sqrl_context *context = ext_context(state);
-    struct ext_settings settings;
-    struct sqrl_source *source = NULL;
-    struct sqrl_error err;
-    bool tuples;
-    int rc;
-    if (context == NULL || take_use_list(&options, &tuples) < 0) {
-        sqrl_fs_unref(fs);
-        return NULL;
-    }
-    rc = ext_settings_init(&settings, options);
-    Py_DECREF(options);
-    if (rc < 0) {
-        sqrl_fs_unref(fs);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    rc = fs == NULL
-             ? sqrl_open(context, url, &settings.settings, &source, &err)
-             : sqrl_open_in(context, fs, url, path, &settings.settings, &source, &err);
-    sqrl_fs_unref(fs);
-    Py_END_ALLOW_THREADS
-    ext_log_drain(state);
-    ext_settings_reset(&settings);
-    return rc != SQRL_OK ? ext_raise(state, &err) : ext_source_new(state, source, tuples);
-}
-
-static PyObject *native_open(PyObject *module, PyObject *args) {
-    PyObject *path, *options = Py_None, *source = NULL;
-    if (!PyArg_ParseTuple(args, "O&|O:open", PyUnicode_FSConverter, &path, &options))
-        return NULL;
-    const char *url = PyBytes_AsString(path);
-    if (url != NULL)
-        source = open_source(state_of(module), NULL, url, NULL, options);
-    Py_DECREF(path);
-    return source;
-}
-
-static PyObject *native_open_in(PyObject *module, PyObject *args) {
-    struct ext_state *state = state_of(module);
-    PyObject *files, *options = Py_None;
-    const char *url, *path;
-    struct sqrl_fs *fs;
-    if (!PyArg_ParseTuple(args, "Oss|O:open_in", &files, &url, &path, &options))
-        return NULL;
-    if (ext_remote_fs(state, files, &fs) < 0)
-        return NULL;
-    return open_source(state, fs, url, path, options);
-}
-
-static PyObject *native_open_catalog(PyObject *module, PyObject *arg) {
-    struct ext_state *state = state_of(module);
-    struct sqrl_source *source = NULL;
-    struct sqrl_error err;
-    PyObject *path;
-    int rc;
-    if (!PyUnicode_FSConverter(arg, &path))
-        return NULL;
-    const char *reference = PyBytes_AsString(path);
-    struct sqrl_context *context = ext_context(state);
-    if (context == NULL || reference == NULL) {
-        Py_DECREF(path);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    rc = sqrl_catalog_open(context, reference, NULL, &source, &err);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(path);
-    return rc != SQRL_OK ? ext_raise(state, &err) : ext_source_new(state, source, false);
-}
-
 /* --- committing --- */
 
 /* A sequence of str as C strings that live as long as the tuple; free() the array. */
@@ -479,12 +383,12 @@ static PyMethodDef native_methods[] = {
     {"topology", native_topology, METH_VARARGS,
      "topology($module, rank, world_size, worker, workers, /)\n--\n\n"
      "Those; numbers of ranks and workers that are 0 are found, and whose they are."},
-    {"open", native_open, METH_VARARGS,
+    {"open", ext_open, METH_VARARGS,
      "open($module, url, options=None, /)\n--\n\nOpens a file or directory: a Source."},
-    {"open_in", native_open_in, METH_VARARGS,
+    {"open_in", ext_open_in, METH_VARARGS,
      "open_in($module, files, url, path, options=None, /)\n--\n\n"
      "Opens what `files`, a squirrel._remote.Files, has at `path`: a Source."},
-    {"open_catalog", native_open_catalog, METH_O,
+    {"open_catalog", ext_open_catalog, METH_O,
      "open_catalog($module, reference, /)\n--\n\nOpens \"catalog.yaml#name@version\"."},
     {"catalog_places", ext_catalog_places, METH_NOARGS,
      "catalog_places($module, /)\n--\n\n"

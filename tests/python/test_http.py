@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import logging
 import os
 import shutil
 import signal
@@ -328,10 +329,17 @@ def test_an_abandoned_stream_closes_at_once(server: FaultServer) -> None:
     assert len(numbers(stream)) == SAMPLES
 
 
-@pytest.mark.parametrize("read", ["next(iter(stream))", "next(iter(stream.batch(8)))"])
-def test_an_interrupt_ends_a_stalled_read(server: FaultServer, read: str) -> None:
+STALLED = [
+    ("", "squirrel.open(sys.argv[1], stall_timeout=3600, timeout=3600)"),
+    (".sqrl", "next(iter(stream))"),
+    (".sqrl", "next(iter(stream.batch(8)))"),
+    (".sqrl", "stream.get_many(range(0, 3000, 50))"),
+]
+
+
+@pytest.mark.parametrize("match, read", STALLED)
+def test_an_interrupt_ends_a_stalled_read(server: FaultServer, match: str, read: str) -> None:
     server.reset()
-    server.set(faults="stall=1", match=".sqrl")
     program = f"""
 import signal, sys
 import squirrel
@@ -339,19 +347,47 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 stream = squirrel.open(sys.argv[1], stall_timeout=3600, timeout=3600)
 try:
     print("reading", flush=True)
+    input()
     {read}
 except KeyboardInterrupt:
     print("interrupted")
 """
-    process = subprocess.Popen([sys.executable, "-c", program, f"{server.url}/set"], stdout=subprocess.PIPE)
+    command = [sys.executable, "-c", program, f"{server.url}/set"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            assert process.stdout.readline() == b"reading\n"
+            server.set(faults="stall=1", match=match)
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert _until(lambda: server.counters()["faults"]["stall"] > 0)
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=60)[0] == b"interrupted\n" and process.returncode == 0
+        finally:
+            process.kill()
+
+
+def test_an_interrupt_while_a_line_is_logged_is_not_lost(server: FaultServer) -> None:
+    class Interrupting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "trying again" in record.getMessage():
+                log.removeHandler(self)
+                signal.raise_signal(signal.SIGINT)
+
+    log, before = logging.getLogger("squirrel"), signal.signal(signal.SIGINT, signal.default_int_handler)
+    level, handler = log.level, Interrupting()
+    log.setLevel(logging.DEBUG)
+    log.addHandler(handler)
+    server.reset()
+    stream = squirrel.open(f"{server.url}/set")
+    server.set(faults="503=1", match=".sqrl")
     try:
-        assert process.stdout is not None and process.stdout.readline() == b"reading\n"
-        assert _until(lambda: server.counters()["open"] > 2)
-        process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[0] == b"interrupted\n" and process.returncode == 0
+        with pytest.raises(KeyboardInterrupt):
+            list(stream)
     finally:
-        process.kill()
-        process.wait()
+        signal.signal(signal.SIGINT, before)
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 # --- a real server ---
