@@ -54,14 +54,18 @@ virtual_environment() {
     echo "$wanted" >"$directory/.wanted"
 }
 
-# Builds the package into .venv when a source changed since the last time.
+# Builds the package's wheel, which the tests take, too, into build-tests/dist and installs it into .venv, when a
+# source changed since the last time.
 install_package() {
     sum=$(find include src cli python meson.build meson.options pyproject.toml -type f \
           ! -name '*.pyc' -exec sha256sum {} + | sort | sha256sum)
     [ "$(cat .venv/.package 2>/dev/null)" = "$sum" ] && return 0
     echo "building the package"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-        --force-reinstall .
+    rm -rf build-tests/dist
+    .venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+        -w build-tests/dist .
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall \
+        build-tests/dist/*.whl
     echo "$sum" >.venv/.package
 }
 
