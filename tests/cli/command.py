@@ -14,6 +14,15 @@ TIMEOUT = 300  # of a machine that is busy
 os.environ["ASAN_OPTIONS"] = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))
 
 
+class Process(subprocess.Popen):
+    """One that is killed when what is done with it fails; Popen's own `with` would wait for its end, maybe for ever."""
+
+    def __exit__(self, kind: object, *more: object) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, *more)
+
+
 class Command:
     """Runs the command in a directory of the test's own."""
 
@@ -22,11 +31,11 @@ class Command:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
 
-    def start(self, *words: object, **more: object) -> subprocess.Popen:
+    def start(self, *words: object, **more: object) -> Process:
         more.setdefault("stdout", subprocess.PIPE)
         more.setdefault("stderr", subprocess.PIPE)
         more.setdefault("bufsize", 0)
-        return subprocess.Popen([SQUIRREL, *map(str, words)], cwd=self.folder, **more)
+        return Process([SQUIRREL, *map(str, words)], cwd=self.folder, **more)
 
     def __call__(self, *words: object, code: int = 0, data: bytes | str | None = None,
                  **more: object) -> subprocess.CompletedProcess:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import pytest
 
-from command import SQUIRREL, samples, write_lines
+from command import SQUIRREL, Process, samples, write_lines
 
 DEADLINE = 120  # of a machine that is busy; what is interrupted here would take longer, or for ever
 
@@ -233,8 +233,8 @@ def test_many_processes_append_to_one_directory(squirrel, tmp_path):
 def on_terminal(words: list, folder: pathlib.Path) -> tuple[str, int]:
     """What the command shows on a terminal, where standard error is one."""
     master, slave = pty.openpty()
-    with subprocess.Popen([SQUIRREL, *map(str, words)], cwd=folder, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=slave) as process:
+    with Process([SQUIRREL, *map(str, words)], cwd=folder, stdin=subprocess.DEVNULL,
+                 stdout=subprocess.PIPE, stderr=slave) as process:
         os.close(slave)
         shown = b""
         while True:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A background job of a shell ignores SIGINT and hands that on to the programs started here.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "soak: a long run, only with --soak")
+    config.addinivalue_line("markers", "once: tests compiled code, the same on every Python: one is enough")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,6 +53,26 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("images") / "data"
     squirrel.pack(image_samples(2000), folder, samples_per_shard=300, block_bytes=20_000)
     return folder
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    process.kill()  # nothing where it has ended
+    with process:  # waits for it and closes its pipes
+        pass
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """started(words, **options of Popen) -> a process. However the test ends, it is killed and its pipes are closed:
+    what is left of one test would otherwise be the next one's ResourceWarning."""
+    with contextlib.ExitStack() as processes:
+
+        def start(words: list[str], **options: Any) -> subprocess.Popen[Any]:
+            process = subprocess.Popen(words, **options)
+            processes.callback(_end, process)
+            return process
+
+        yield start
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -332,8 +333,8 @@ squirrel.add_fields(sys.argv[1], rows(), group="emb")
 
 
 @pytest.mark.parametrize("at", [3, 700])
-def test_killed_in_the_middle(grouped: Path, at: int) -> None:
-    process = subprocess.Popen(
+def test_killed_in_the_middle(grouped: Path, at: int, started: Callable[..., subprocess.Popen[bytes]]) -> None:
+    process = started(
         [sys.executable, "-c", KILLED, str(grouped), str(at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout is not None and process.stdin is not None
@@ -344,8 +345,6 @@ def test_killed_in_the_middle(grouped: Path, at: int) -> None:
             time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    process.stdin.close()
-    process.stdout.close()
     stream = squirrel.open(grouped)
     assert len(stream.groups) == 3
     check(list(stream), SAMPLES)

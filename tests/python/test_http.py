@@ -22,7 +22,9 @@ import squirrel
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 from fault_server import FaultServer, compiled  # noqa: E402
+from object_servers import free_port  # noqa: E402
 
+pytestmark = pytest.mark.once
 SAMPLES = 3000
 DEADLINE = 300.0  # for an epoch on a machine that is busy with others; each request has its own
 
@@ -422,9 +424,7 @@ def nginx(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tupl
     (folder / "names").write_text("subjectAltName=DNS:localhost\n")
     _openssl(folder, *("x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 "
                        "-extfile names -out server.pem").split())  # fmt: skip
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     user = "user root;" if os.getuid() == 0 else ""  # or its worker may not read our files
     (folder / "conf").write_text(NGINX.format(user=user, folder=folder, root=root, port=port))
     log = (folder / "log").open("wb")

@@ -15,6 +15,7 @@ import pytest
 
 import squirrel
 
+pytestmark = pytest.mark.once
 COUNT = 30_000
 
 

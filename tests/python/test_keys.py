@@ -7,6 +7,8 @@ import pytest
 
 import squirrel
 
+pytestmark = pytest.mark.once
+
 
 def samples(count: int) -> list[dict]:
     return [{"id": f"case-{i * 7919 % 100_003}", "n": i, "meta": {"uid": i * 31}} for i in range(count)]

@@ -24,6 +24,7 @@ import pytest
 import squirrel
 from squirrel import _native
 
+pytestmark = pytest.mark.once
 BODY = b'{"n": 1}\n{"n": 2}\n'
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ import azure_server  # noqa: E402
 from object_servers import KEY, SECRET, Absent, make_bucket, object_server  # noqa: E402
 
 fsspec = pytest.importorskip("fsspec")
+
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture(autouse=True)
@@ -151,7 +153,9 @@ def test_workers_and_resume(place: Place, tmp_path: Path) -> None:
     assert len([name for name in system(place).find(url) if name.endswith(".idx")]) == 1
 
 
-def test_a_killed_pack_leaves_nothing_to_be_seen(moto: str, tmp_path: Path) -> None:
+def test_a_killed_pack_leaves_nothing_to_be_seen(
+    moto: str, started: Callable[..., subprocess.Popen[bytes]]
+) -> None:
     url = "s3://bucket/killed"
     options = {"endpoint": moto, "access_key_id": "k", "secret_access_key": "s"}
     code = f"""
@@ -164,9 +168,10 @@ def samples():
 squirrel.pack(samples(), {url!r}, shard_bytes="1GiB", part_size="5MiB", **{options!r})
 """
     fs = system((url, options))
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None and child.stdout.readline() == b"under way\n"
-        child.send_signal(signal.SIGKILL)
+    child = started([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"under way\n"
+    child.send_signal(signal.SIGKILL)
+    child.wait()
     assert [name for name in fs.find("bucket/killed") if name.endswith((".sqrl", ".idx"))] == []
     with pytest.raises(squirrel.Error):
         list(squirrel.open(url, **options))

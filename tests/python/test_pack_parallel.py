@@ -133,12 +133,15 @@ def unlocked(journal: Path) -> bool:
     return False
 
 
-def start_and_kill(script: Path, folder: Path, tasks: int, stop: int = 100) -> int:
+Started = Callable[..., "subprocess.Popen[str]"]  # the fixture `started`
+
+
+def start_and_kill(started: Started, script: Path, folder: Path, tasks: int, stop: int = 100) -> int:
     """Kills the parent when the journal holds so many tasks; returns how many. Inputs from `stop` on wait,
     so that the pack can't come to its end before."""
     gate = script.with_name(f"gate-{tasks}-{stop}")
-    process = subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True,
-                               env=gated(stop, gate))
+    process = started([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True,
+                      env=gated(stop, gate))
     wait_until(lambda: tasks_noted(folder) >= tasks or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -148,14 +151,14 @@ def start_and_kill(script: Path, folder: Path, tasks: int, stop: int = 100) -> i
     return tasks_noted(folder)
 
 
-def test_killed_and_started_again_it_continues(tmp_path: Path) -> None:
+def test_killed_and_started_again_it_continues(tmp_path: Path, started: Started) -> None:
     script = tmp_path / "job.py"
     script.write_text(KILLED.format(tests=str(Path(__file__).parent)))
     folder = tmp_path / "d"
-    first = start_and_kill(script, folder, 3)
+    first = start_and_kill(started, script, folder, 3)
     assert 3 <= first < 20
     assert not list(folder.glob("_sqrl/*.idx"))  # nothing is committed
-    second = start_and_kill(script, folder, first + 3, 180)
+    second = start_and_kill(started, script, folder, first + 3, 180)
     assert first < second < 20
     (path,) = folder.glob("_sqrl/*.journal")
     with open(path, "a") as journal:
@@ -166,7 +169,7 @@ def test_killed_and_started_again_it_continues(tmp_path: Path) -> None:
     wait_until(lambda: leftovers(folder) == [])  # workers of the killed parents notice and end
 
 
-def test_packs_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
+def test_packs_at_the_same_time_leave_each_other_alone(tmp_path: Path, started: Started) -> None:
     """Each begins in the middle of the others; one of them twice, by the same call."""
     folder = tmp_path / "d"
     code = """
@@ -181,16 +184,16 @@ def test_packs_at_the_same_time_leave_each_other_alone(tmp_path: Path) -> None:
     """
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(code).format(tests=str(Path(__file__).parent)))
-    started = []
+    packs: list[subprocess.Popen[str]] = []
     for number, more in ((0, ()), (200, ()), (400, ("resume",)), (400, ("resume",))):
         words = [sys.executable, str(script), str(folder), str(number), *more]
         wanted = max(tasks_noted(folder), 0) + 2
-        started.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
-                                        env=gated(number + 100, tmp_path / "go")))  # none ends before the others
-        wait_until(lambda: tasks_noted(folder) >= wanted or any(p.poll() is not None for p in started))
-    started[3].wait(timeout=300)
+        packs.append(started(words, stderr=subprocess.PIPE, text=True,
+                             env=gated(number + 100, tmp_path / "go")))  # none ends before the others
+        wait_until(lambda: tasks_noted(folder) >= wanted or any(p.poll() is not None for p in packs))
+    packs[3].wait(timeout=300)
     (tmp_path / "go").touch()
-    ended = [(process.communicate(timeout=300)[1], process.returncode) for process in started]
+    ended = [(process.communicate(timeout=300)[1], process.returncode) for process in packs]
     assert [code for _, code in ended] == [0, 0, 0, 1], ended
     assert "another process runs this pack" in ended[3][0]
     found = content(folder)
@@ -213,10 +216,10 @@ def test_shards_that_vanish_before_the_commit(tmp_path: Path) -> None:
     assert list(folder.glob("_sqrl/*")) == []
 
 
-def test_other_inputs_are_not_mixed_in(tmp_path: Path) -> None:
+def test_other_inputs_are_not_mixed_in(tmp_path: Path, started: Started) -> None:
     script = tmp_path / "job.py"
     script.write_text(KILLED.format(tests=str(Path(__file__).parent)))
-    start_and_kill(script, tmp_path / "d", 2)
+    start_and_kill(started, script, tmp_path / "d", 2)
     with pytest.raises(RuntimeError, match="start over"):
         squirrel.pack(range(100), tmp_path / "d", map=pack_jobs.make_slowly, workers=2, resume=True)
     with pytest.raises(RuntimeError, match="not those"):
@@ -320,10 +323,10 @@ def test_a_failed_pack_leaves_no_empty_folder(tmp_path: Path, workers: int | Non
     assert list((tmp_path / "d").glob("*")) == []
 
 
-def test_ctrl_c_ends_quickly_and_leaves_nothing(tmp_path: Path) -> None:
+def test_ctrl_c_ends_quickly_and_leaves_nothing(tmp_path: Path, started: Started) -> None:
     script = tmp_path / "job.py"
     script.write_text(KILLED.format(tests=str(Path(__file__).parent)).replace("resume=True", "resume=False"))
-    process = subprocess.Popen(
+    process = started(
         [sys.executable, str(script), str(tmp_path / "d")], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=gated(100, tmp_path / "never"),  # its workers have work without end
     )

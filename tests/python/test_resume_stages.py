@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -243,14 +244,17 @@ dist.destroy_process_group()
 """
 
 
+Started = Callable[..., "subprocess.Popen[bytes]"]  # the fixture `started`
+
+
 def start(
-    tmp_path: Path, name: str, ranks: int, folder: Path, resume: str, slow: float
-) -> list[subprocess.Popen]:
+    started: Started, tmp_path: Path, name: str, ranks: int, folder: Path, resume: str, slow: float
+) -> list[subprocess.Popen[bytes]]:
     out = tmp_path / name
     out.mkdir()
     (tmp_path / "job.py").write_text(JOB)
     return [
-        subprocess.Popen(
+        started(
             [sys.executable, str(tmp_path / "job.py"), str(folder), str(out), resume, str(slow)],
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"},
         )
@@ -258,27 +262,25 @@ def start(
     ]
 
 
-def test_killed_on_two_ranks_goes_on_with_three(images: Path, tmp_path: Path) -> None:
+def test_killed_on_two_ranks_goes_on_with_three(images: Path, tmp_path: Path, started: Started) -> None:
     """kill -9 in the middle of an epoch: what was given up to the checkpoint, and what three ranks
     give from it, are disjoint and together the epoch."""
     pytest.importorskip("torch")
-    jobs = start(tmp_path, "two", 2, images, "", 0.02)
+    jobs = start(started, tmp_path, "two", 2, images, "", 0.02)
     checkpoint = tmp_path / "two" / "checkpoint"
     deadline = time.monotonic() + 300
-    try:
-        while not (checkpoint.exists() and json.loads(checkpoint.read_text())["steps"] >= 12):
-            assert time.monotonic() < deadline and all(job.poll() is None for job in jobs)
-            time.sleep(0.01)
-    finally:
-        for job in jobs:
-            job.send_signal(signal.SIGKILL)
+    while not (checkpoint.exists() and json.loads(checkpoint.read_text())["steps"] >= 12):
+        assert time.monotonic() < deadline and all(job.poll() is None for job in jobs)
+        time.sleep(0.01)
+    for job in jobs:
+        job.send_signal(signal.SIGKILL)
     assert [job.wait() for job in jobs] == [-signal.SIGKILL] * 2
     saved = json.loads(checkpoint.read_text())
     before: list[int] = []
     for rank in range(2):
         lines = (tmp_path / "two" / f"log-{rank}").read_text().splitlines()
         before += [n for line in lines[: saved["steps"]] for n in json.loads(line)]
-    jobs = start(tmp_path, "three", 3, images, str(checkpoint), 0)
+    jobs = start(started, tmp_path, "three", 3, images, str(checkpoint), 0)
     assert [job.wait(timeout=300) for job in jobs] == [0, 0, 0]
     after: list[int] = []
     counts = []

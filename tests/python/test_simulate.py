@@ -15,6 +15,7 @@ import pytest
 
 import squirrel
 
+pytestmark = pytest.mark.once
 COMMAND = Path(os.environ.get("SQUIRREL", Path(sys.executable).with_name("squirrel")))
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import squirrel
 
+pytestmark = pytest.mark.once
 COUNT = 12_000
 
 
