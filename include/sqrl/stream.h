@@ -270,6 +270,12 @@ struct sqrl_run {
 /* Starts a plan. Threads begin to read at the first next. */
 SQRL_CHECK int sqrl_iterator_open(struct sqrl_plan *plan, struct sqrl_iterator **out,
                                   struct sqrl_error *err);
+/* Whether another pass of the plan comes when this one ends, so that reads of far away
+ * data can begin before: GUESS after two passes in a row; NONE: nothing is read in vain;
+ * NEXT: the pass of epoch `next_epoch`. Where a NEXT does not come true once, the plan's
+ * later ones are guesses. */
+enum sqrl_follow { SQRL_FOLLOW_GUESS, SQRL_FOLLOW_NONE, SQRL_FOLLOW_NEXT };
+
 /* Zero means the default; `size` is sizeof(struct sqrl_iterator_options). */
 struct sqrl_iterator_options {
     size_t size;
@@ -280,6 +286,8 @@ struct sqrl_iterator_options {
      * dealt anew. */
     const char *const *state;
     size_t states;
+    enum sqrl_follow follow;
+    uint64_t next_epoch;
 };
 SQRL_CHECK int sqrl_iterator_start(struct sqrl_plan *plan,
                                    const struct sqrl_iterator_options *options,

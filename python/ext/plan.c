@@ -390,19 +390,30 @@ static PyObject *plan_batched(PyObject *self, void *unused) {
     return PyBool_FromLong(sqrl_plan_is_batched(ext_plan_get(self)));
 }
 
+/* None: nobody knows; False: no pass follows this one; else the epoch of the next. */
+static int read_following(PyObject *following, struct sqrl_iterator_options *options) {
+    if (following == Py_None)
+        return 0;
+    options->follow = following == Py_False ? SQRL_FOLLOW_NONE : SQRL_FOLLOW_NEXT;
+    options->next_epoch = PyLong_AsUnsignedLongLong(following);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *plan_iterate(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *keys[] = {"copy", "epoch", "states", NULL};
+    static char *keys[] = {"copy", "epoch", "states", "following", NULL};
     struct sqrl_iterator_options options = {.size = sizeof options};
     unsigned long long epoch = 0;
     const char **states = NULL;
-    PyObject *texts = Py_None;
+    PyObject *texts = Py_None, *following = Py_None;
     int copy = 1;
     struct ext_state *state = ext_state_of(self);
     struct sqrl_plan *plan = ext_plan_get(self);
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pKO:iterate", keys, &copy, &epoch,
-                                     &texts))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pKOO:iterate", keys, &copy, &epoch,
+                                     &texts, &following))
         return NULL;
     options.epoch = epoch;
+    if (read_following(following, &options) < 0)
+        return NULL;
     if (texts != Py_None && ext_states_of(texts, &states, &options) < 0)
         return NULL;
     ext_share_cores(state);
@@ -464,7 +475,8 @@ static PyMethodDef plan_methods[] = {
     {"describe", plan_describe, METH_NOARGS,
      "describe($self, /)\n--\n\nThe stages as text."},
     {"iterate", (PyCFunction)(void (*)(void))plan_iterate, METH_VARARGS | METH_KEYWORDS,
-     "iterate($self, copy=True, epoch=0, states=None)\n--\n\nStarts the plan."},
+     "iterate($self, copy=True, epoch=0, states=None, following=None)\n--\n\n"
+     "Starts the plan. following: the epoch of the next pass; False: there is none."},
     {"get", ext_plan_get_one, METH_O,
      "get($self, index, /)\n--\n\nThe sample at a position."},
     {"find", ext_plan_find, METH_O,

@@ -94,6 +94,8 @@ class Stream(Composable):
         self._stages = _stages
         self._opened = _native_source if _native_source is not None else self._open()
         self._plan = _native_plan if _native_plan is not None else self._build()
+        # The plan of this process, kept: the next epoch's first reads are begun in it.
+        self._dealt_plans: dict[tuple[int, int, int, int], _native.Plan] = {}
 
     def _open(self) -> _native.Source:
         head, mark, _ = self.url.partition("#")
@@ -122,7 +124,16 @@ class Stream(Composable):
             return self._plan
         if not topology() and not any("split" in kw for _, _, kw in self._stages):
             return self._plan
-        return self._dealt({})
+        consumer = _found(_with_topology(self._distribution()))
+        plan = self._dealt_plans.get(consumer)
+        if plan is None:
+            plan = self._dealt({})
+            self._dealt_plans.clear()
+            self._dealt_plans[consumer] = plan
+        return plan
+
+    def _distribution(self) -> dict[str, Any]:
+        return next(kw for verb, _, kw in self._stages if verb == "distribute")
 
     def _dealt(self, topology: dict[str, int]) -> _native.Plan:
         plan = self._opened.plan()
@@ -138,8 +149,7 @@ class Stream(Composable):
 
     def _consumer(self) -> tuple[int, int]:
         """Of a distributed stream: how many consumers there are, and which of them this process is."""
-        kw = next(kw for verb, _, kw in self._stages if verb == "distribute")
-        rank, ranks, worker, workers = _found(_with_topology(kw))
+        rank, ranks, worker, workers = _found(_with_topology(self._distribution()))
         return ranks * workers, worker * ranks + rank
 
     def _with_owners(self, kw: dict[str, Any]) -> dict[str, Any]:
@@ -175,6 +185,7 @@ class Stream(Composable):
             _native_source=self._opened,
         )
         stream._epoch = self._epoch
+        stream._epochs = self._epochs
         return stream
 
     # --- looking ---
@@ -246,6 +257,7 @@ class Stream(Composable):
     def __copy__(self) -> Stream:
         stream = self._with(self._stages, self._plan)
         stream._saved = self._saved
+        stream._dealt_plans = self._dealt_plans
         return stream
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Stream:
@@ -374,7 +386,8 @@ class Stream(Composable):
         from squirrel.iterstream.resume import states_of
 
         states = states_of(run, self._saved)
-        iterator = self._now().iterate(epoch=self._epoch_of(run), states=states)
+        epoch = self._epoch_of(run)
+        iterator = self._now().iterate(epoch=epoch, states=states, following=run.following)
         run.native = run.root = iterator
         run.closers.append(iterator.close)
         return iterator
@@ -398,7 +411,7 @@ class Stream(Composable):
         """
         state = self._saved if state is None else state
         states = None if state is None else texts(state)
-        return self._now().iterate(copy, self._epoch or 0, states)
+        return self._now().iterate(copy, self._epoch or 0, states, self._following())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The batches as an Arrow C stream: ``pyarrow.RecordBatchReader.from_stream(...)``."""

@@ -262,7 +262,9 @@ struct sqrl_iterator {
     uint64_t fetch_most;            /* ... and ever */
     bool parked;                    /* it fetches only: see follow.c */
     bool followed;                  /* its successor was opened, or is not expected */
-    struct sqrl_order *order;       /* or, dealt: */
+    enum sqrl_follow follow;        /* what was said of it */
+    uint64_t next_epoch;
+    struct sqrl_order *order; /* or, dealt: */
     struct sqrl_deal *deal;
     struct sqrl_share share;
     struct sqrl_deal_walk walk;
@@ -337,7 +339,8 @@ SQRL_CHECK int sqrl_iterator_make(struct sqrl_plan *plan,
 
 /* --- follow.c --- */
 /* Notes that a pass begins; what was parked for it, or NULL. */
-struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan, uint64_t epoch);
+struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan,
+                                       const struct sqrl_iterator_options *options);
 bool sqrl_follow_due(const struct sqrl_iterator *it);
 void sqrl_follow_begin(struct sqrl_iterator *it);
 /* The plan's last reference goes: true when it went to a parked iterator. */

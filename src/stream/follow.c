@@ -1,10 +1,11 @@
 /* follow.c - the reads of the epoch that follows, begun while this one is consumed.
  *
- * A plan remembers its passes. When two followed each other (the same epoch again, or the
- * next one) a third is expected: as soon as everything of a far away pass is asked for,
- * its successor is opened and parked in the plan, where it fetches a part of the budget
- * and loads nothing. The pass that is started next, if it is the one that was expected,
- * takes it over.
+ * Whoever starts a pass may say what follows it. Where nothing is said, the plan
+ * remembers its passes: when two followed each other (the same epoch again, or the next
+ * one) a third is expected. As soon as everything of a far away pass is asked for, its
+ * successor is opened and parked in the plan, where it fetches a part of the budget and
+ * loads nothing. The pass that is started next, if it is the one that was expected, takes
+ * it over.
  *
  * A parked iterator holds no reference to its plan, or neither would ever go: the plan's
  * last reference becomes the iterator's, which is closed then. */
@@ -20,7 +21,9 @@ static void lock(struct sqrl_plan *plan) {
     }
 }
 
-struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan, uint64_t epoch) {
+struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan,
+                                       const struct sqrl_iterator_options *options) {
+    uint64_t epoch = options->epoch;
     lock(plan);
     struct sqrl_iterator *it = plan->parked, *other = NULL;
     plan->parked = NULL;
@@ -28,6 +31,7 @@ struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan, uint64_t epoch) {
     if (it && it->epoch != epoch) {
         other = it;
         it = NULL;
+        plan->misled = true;
     }
     uint64_t step = epoch - plan->last_epoch;
     bool again = plan->passes && step <= 1;
@@ -42,6 +46,8 @@ struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan, uint64_t epoch) {
         return NULL;
     pthread_mutex_lock(&it->lock);
     it->parked = false;
+    it->follow = options->follow;
+    it->next_epoch = options->next_epoch;
     it->fetch_limit = it->plan->limited ? it->fetch_limit : it->fetch_most;
     sqrl_executor_kick(it);
     pthread_mutex_unlock(&it->lock);
@@ -51,7 +57,16 @@ struct sqrl_iterator *sqrl_follow_take(struct sqrl_plan *plan, uint64_t epoch) {
 /* Everything is asked for, and another pass is expected. Lock of the iterator held. */
 bool sqrl_follow_due(const struct sqrl_iterator *it) {
     return it->order_ended && !it->fetch_from && !it->followed && !it->parked &&
-           !it->stopped && !it->order_failed;
+           !it->stopped && !it->order_failed && it->follow != SQRL_FOLLOW_NONE;
+}
+
+/* Which pass comes next, if one is expected. Lock of the plan held. */
+static bool expected(const struct sqrl_plan *plan, const struct sqrl_iterator *it,
+                     uint64_t *epoch) {
+    bool told = it->follow == SQRL_FOLLOW_NEXT && !plan->misled;
+    *epoch = told ? it->next_epoch : it->epoch + plan->step;
+    return !plan->parked && !plan->parking &&
+           (told || (plan->passes >= 2 && plan->last_epoch == it->epoch));
 }
 
 /* On an I/O thread, without locks. */
@@ -60,9 +75,7 @@ void sqrl_follow_begin(struct sqrl_iterator *it) {
     struct sqrl_iterator_options options = {.size = sizeof options};
     struct sqrl_iterator *next = NULL;
     lock(plan);
-    bool due = plan->passes >= 2 && !plan->parked && !plan->parking &&
-               plan->last_epoch == it->epoch;
-    options.epoch = it->epoch + plan->step;
+    bool due = expected(plan, it, &options.epoch);
     plan->parking = due;
     plan->unwanted = false;
     sqrl_lock_drop(&plan->lock);

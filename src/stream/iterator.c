@@ -257,8 +257,11 @@ int sqrl_iterator_make(struct sqrl_plan *plan,
     it->generation = sqrl_fork_generation();
     it->plan = sqrl_plan_ref(plan);
     it->context = sqrl_source_context(plan->source);
-    if (options && options->size >= sizeof *options)
+    if (options && options->size >= sizeof *options) {
         it->epoch = options->epoch;
+        it->follow = options->follow;
+        it->next_epoch = options->next_epoch;
+    }
     it->shards = sqrl_source_shards(plan->source);
     it->window_bytes = SQRL_DEFAULT_WINDOW_BYTES;
     it->measure_want = SQRL_NO_NODE;
@@ -293,9 +296,10 @@ static int start(struct sqrl_iterator *it, struct sqrl_error *err) {
 int sqrl_iterator_start(struct sqrl_plan *plan,
                         const struct sqrl_iterator_options *options,
                         struct sqrl_iterator **out, struct sqrl_error *err) {
+    static const struct sqrl_iterator_options defaults;
     bool given = options && options->size >= sizeof *options;
     bool from_start = !given || !options->states;
-    *out = from_start ? sqrl_follow_take(plan, given ? options->epoch : 0) : NULL;
+    *out = from_start ? sqrl_follow_take(plan, given ? options : &defaults) : NULL;
     if (*out)
         return SQRL_OK;
     int code = sqrl_iterator_make(plan, options, out, err);

@@ -56,6 +56,7 @@ struct sqrl_plan {
     uint64_t last_epoch, step;
     struct sqrl_iterator *parked; /* holds no reference to the plan */
     bool parking, unwanted;       /* it is being opened; it came too late */
+    bool misled;                  /* a pass that was foretold did not come */
 };
 
 /* The plan's source with the fields that it needs (plan_groups.c): a reference of the

@@ -392,6 +392,54 @@ def test_an_interrupt_while_a_line_is_logged_is_not_lost(server: FaultServer) ->
         log.setLevel(level)
 
 
+# --- epochs ---
+
+
+def _later(server: FaultServer, requests: int) -> int:
+    """How many requests there are, once there are more than so many; or after a while without."""
+    end = time.monotonic() + 60
+    while server.counters()["requests"] <= requests and time.monotonic() < end:
+        time.sleep(0.01)
+    return server.counters()["requests"]
+
+
+def test_the_next_epoch_is_begun_where_one_comes(server: FaultServer) -> None:
+    """loop(n) and set_epoch() tell what follows: its reads begin before, and nothing is read in vain."""
+    stream = squirrel.open(f"{server.url}/set")
+    each = len(stream.shards)  # small ones: a request each
+    for endless in (stream.loop(3), stream.map(dict).loop(3)):
+        server.reset()
+        assert numbers(endless) == 3 * list(range(SAMPLES))
+        assert server.counters()["requests"] == 3 * each
+    server.reset()
+    for epoch in range(3):
+        assert len(numbers(stream.set_epoch(epoch, of=3))) == SAMPLES
+        if epoch < 2:
+            assert _later(server, (epoch + 1) * each) > (epoch + 1) * each, "nobody has asked for it so far"
+    assert server.counters()["requests"] == 3 * each
+    with pytest.raises(ValueError, match="of="):
+        stream.set_epoch(0, of=0)
+
+
+def test_workers_plans_are_kept(server: FaultServer) -> None:
+    """What torch says of ranks and workers makes one plan, in which the next epoch can be begun."""
+    torch = pytest.importorskip("torch.utils.data")
+    stream = squirrel.open(f"{server.url}/set").distribute()
+    loader = torch.DataLoader(stream.loop(2).to_torch_iterable(), batch_size=None, num_workers=2)
+    server.reset()
+    assert sorted(numbers(loader)) == sorted(2 * list(range(SAMPLES)))
+    once = server.counters()
+    # Each worker reads its part twice, without the indexes the second time, and no third time.
+    assert once["bytes"] < 2.2 * sum(row["bytes"] for row in _pass_of_two(server))
+
+
+def _pass_of_two(server: FaultServer) -> list[dict]:
+    server.reset()
+    for worker in range(2):
+        assert numbers(squirrel.open(f"{server.url}/set").distribute(worker=worker, workers=2))
+    return server.requests()
+
+
 # --- a real server ---
 
 NGINX = """

@@ -12,11 +12,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).with_name("fault_server.c")
+SOURCES = [Path(__file__).with_name(f"fault_{part}.c") for part in ("server", "link", "files", "keys")]
 
 FAULTS = [
     "503", "429", "500", "flip", "reset_headers", "reset_body", "stall", "trickle", "truncate", "truncate_length",
-    "longer", "whole", "range", "etag", "gzip", "login", "loop", "file",
+    "longer", "whole", "range", "etag", "gzip", "login", "loop", "file", "late",
 ]  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def compiled(folder: str | os.PathLike[str] | None = None) -> Path | None:
         return None
     program = Path(folder or tempfile.mkdtemp()) / "fault_server"
     if not program.exists():
-        subprocess.run([compiler, "-O2", "-pthread", str(SOURCE), "-o", str(program)], check=True)
+        subprocess.run([compiler, "-O2", "-pthread", *map(str, SOURCES), "-o", str(program)], check=True)
     return program
 
 

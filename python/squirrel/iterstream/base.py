@@ -13,6 +13,7 @@ import functools
 import math
 
 from squirrel import _native
+from squirrel._topology import topology
 from squirrel.iterstream.metrics import MetricsConf
 from squirrel.iterstream.trace import callable_name, note_failure
 
@@ -37,6 +38,8 @@ class Run:
 
     Attributes:
         epoch: which epoch this pass is; None: no stage so far has set one.
+        following: the epoch of the pass after this one, whose reads may begin before; False: there
+            is none; None: nobody knows.
         native: the native iterator at the bottom, where there is one.
         root: what stands at the bottom and has a state: that iterator, or a pass of several streams.
         shared: what all workers of a DataLoader have in common, and nothing else: set by a split,
@@ -44,10 +47,11 @@ class Run:
         unseeded: how many stages took a seed from `shared`.
     """
 
-    __slots__ = ("buffer", "closers", "epoch", "native", "root", "shared", "states", "unseeded")
+    __slots__ = ("buffer", "closers", "epoch", "following", "native", "root", "shared", "states", "unseeded")
 
     def __init__(self, epoch: int | None = None, shared: tuple[int, ...] | None = None) -> None:
         self.epoch = epoch
+        self.following: int | None = None
         self.native: _native.Samples | _native.Batches | None = None
         self.root: Any = None
         self.closers: list[Callable[[], object]] = []
@@ -86,6 +90,7 @@ class Composable:
     """
 
     _epoch: int | None = None
+    _epochs: int | None = None
     _saved: Any = None
     # Whether a state begins here: what lies below is in it.
     _is_root = False
@@ -152,7 +157,9 @@ class Composable:
         """
         from squirrel.iterstream.resume import begin as begin_pass
 
-        return begin_pass(self, Run(self._epoch), self._saved if state is None else state)
+        run = Run(self._epoch)
+        run.following = self._following()
+        return begin_pass(self, run, self._saved if state is None else state)
 
     def load_state_dict(self, saved: Any) -> None:
         """Passes of the saved epoch go on where the state stands, until set_epoch() names another.
@@ -166,22 +173,39 @@ class Composable:
         self._epoch = epoch_of(saved)
         self._saved = saved
 
-    def set_epoch(self: C, epoch: int) -> C:
+    def set_epoch(self: C, epoch: int, of: int | None = None) -> C:
         """Which epoch the next pass is: what is shuffled with a seed has another order in each.
 
-        Returns the stream itself. Of stages that have an epoch the last one counts.
+        Returns the stream itself. Of stages that have an epoch the last one counts. Behind an epoch
+        that was set the next one is expected: its first reads of far data begin while this one is
+        consumed.
+
+        Args:
+            epoch: from 0 on.
+            of: how many epochs there will be: nothing is read ahead of the one that does not come.
         """
+        if of is not None and not (hasattr(of, "__index__") and of.__index__() > 0):
+            raise ValueError(f"set_epoch(of={of!r}): must be an int from 1 on")
         if not hasattr(epoch, "__index__") or not 0 <= epoch.__index__() < 1 << 64:
             raise ValueError(f"set_epoch({epoch!r}): must be an int from 0 on")
         if epoch.__index__() != self._epoch:
             self._saved = None
         self._epoch = epoch.__index__()
+        self._epochs = None if of is None else of.__index__()
         return self
+
+    def _following(self) -> int | None:
+        """The epoch after the one that was set, as Run has it. A DataLoader's worker may end with its own."""
+        if self._epoch is None or "worker" in topology():
+            return None
+        following = self._epoch + 1
+        return False if following == self._epochs or following == 1 << 64 else following
 
     def _epoch_of(self, run: Run) -> int:
         """The epoch of this pass: that of the last stage that has one."""
         if run.epoch is None:
             run.epoch = self._epoch
+            run.following = self._following()
         return run.epoch or 0
 
     def collect(self) -> list[Any]:

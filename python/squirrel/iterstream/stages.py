@@ -440,8 +440,10 @@ class Loop(Stage):
     def _passes(self, run: Run) -> Iterator[Iterator[Any]]:
         """Each pass has a run and an epoch of its own; it ends before the next one begins."""
         first = self._epoch_of(run) * (self.n or 1)
+        behind = run.following * self.n if run.following and self.n else False
         for epoch in itertools.count(first) if self.n is None else range(first, first + self.n):
             inner = Run(epoch, run.shared)
+            inner.following = behind if self.n and epoch == first + self.n - 1 else epoch + 1
             stage = Flatten(_copy_for_a_pass(self.source, once=self.n == 1))
             items = stage._upstream(inner)
             run.native = inner.native

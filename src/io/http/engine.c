@@ -61,6 +61,7 @@ struct sqrl_http {
     struct sqrl_http *next; /* in the process's list */
     /* The thread's: */
     uint64_t looked_ns, busy_ns;
+    uint64_t idle_ns; /* atomic: so long connections are kept that nobody uses */
     unsigned active, waiting;
 };
 
@@ -453,12 +454,13 @@ static unsigned pause_ms(const struct sqrl_http *http) {
     if (sqrl_curl_sockets(http->curl) == 0)
         return 3600 * 1000;
     uint64_t idle = sqrl_now_ns() - http->busy_ns;
-    return idle >= IDLE_NS ? 0 : (unsigned)((IDLE_NS - idle) / MS + 1);
+    uint64_t most = __atomic_load_n(&http->idle_ns, __ATOMIC_RELAXED);
+    return idle >= most ? 0 : (unsigned)((most - idle) / MS + 1);
 }
 
 static void hang_up(struct sqrl_http *http) {
     if (http->active || http->waiting || sqrl_curl_sockets(http->curl) == 0 ||
-        sqrl_now_ns() - http->busy_ns < IDLE_NS)
+        sqrl_now_ns() - http->busy_ns < __atomic_load_n(&http->idle_ns, __ATOMIC_RELAXED))
         return;
     pthread_mutex_lock(&http->lock); /* nobody may wake it now */
     sqrl_curl_hang_up(http->curl);
@@ -536,6 +538,7 @@ static int make(struct sqrl_context *context, struct sqrl_http **out,
     }
     http->context = context;
     http->generation = sqrl_fork_generation();
+    http->idle_ns = IDLE_NS;
     http->shares = 2;
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
@@ -652,6 +655,14 @@ void sqrl_http_slow_down(struct sqrl_http *http, const struct sqrl_transfer *t) 
         lane->limit = lane->before = SQRL_MAX(lane->limit * 3 / 4, LEAST_LIMIT);
         lane->hold = HOLD_WINDOWS;
     }
+    pthread_mutex_unlock(&http->lock);
+}
+
+void sqrl_http_set_idle(struct sqrl_http *http, uint64_t ns) {
+    __atomic_store_n(&http->idle_ns, ns, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&http->lock);
+    if (!http->over)
+        sqrl_curl_wake(http->curl);
     pthread_mutex_unlock(&http->lock);
 }
 

@@ -21,6 +21,7 @@
 #define WHOLE_ATTEMPTS 3u
 #define MAX_REDIRECTS 10u
 #define MAX_RESIGNS 2u
+#define SMALL_BYTES (64u << 10) /* come with the first byte: they tell no bandwidth */
 #define PROGRESS_BYTES (64u << 10)
 #define DELAY_MS 100u /* before the second attempt, then twice as long ... */
 #define MAX_DELAY_MS 10000u
@@ -477,9 +478,10 @@ bool sqrl_job_slow(const struct sqrl_job *job, uint64_t now) {
         started == 0)
         return false;
     struct sqrl_lane_view lane = sqrl_http_lane(job->http, url_of(job));
-    if (!lane.first_byte_ns || !lane.mebibyte_ns)
+    uint64_t left = job->request->size - a->from;
+    if (!lane.first_byte_ns || (!lane.mebibyte_ns && left >= SMALL_BYTES))
         return false;
-    double size = (double)(job->request->size - a->from) / (1 << 20);
+    double size = (double)left / (1 << 20);
     double usual = (double)lane.first_byte_ns + size * (double)lane.mebibyte_ns;
     return (double)(now - started) > 3 * usual + 50e6 &&
            __atomic_load_n(&a->position, __ATOMIC_ACQUIRE) < job->request->size;

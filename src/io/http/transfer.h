@@ -92,6 +92,8 @@ struct sqrl_lane_view {
 struct sqrl_lane_view sqrl_http_lane(struct sqrl_http *http, const char *url);
 /* The host asks for fewer requests. */
 void sqrl_http_slow_down(struct sqrl_http *http, const struct sqrl_transfer *transfer);
+/* For tests: how long connections are kept that nobody uses (25 s). */
+void sqrl_http_set_idle(struct sqrl_http *http, uint64_t ns);
 /* One hedge more, unless they would be 2 % of all requests then. */
 bool sqrl_http_may_hedge(struct sqrl_http *http, const struct sqrl_http_policy *policy);
 /* Counts and logs that a request will be made again. */

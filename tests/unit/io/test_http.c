@@ -1,162 +1,11 @@
 /* http:// against a server with faults on demand (tests/support/fault_server.c): every
  * read gives the right bytes or one clear error, and nothing hangs. The bytes are those
  * that this test wrote into the files. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "http_test.h"
 
 #include "io/http/index_page.h"
-#include "io/http/job.h"
-#include "io/http/ranges.h"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
-/* ThreadSanitizer otherwise ends a child of a process with threads when it starts one. */
-SQRL_API const char *__tsan_default_options(void);
-const char *__tsan_default_options(void) {
-    return "die_after_fork=0";
-}
-
-#define SIZE ((size_t)3 << 20)
-
-static char folder[64], base[64];
-static pid_t server;
-static uint8_t *content;
-
-/* --- the server --- */
-
-static int start_server(void **state) {
-    const char *program = getenv("SQRL_FAULT_SERVER");
-    struct sqrl_error err;
-    if (!program || sqrl_curl_load(&err) != SQRL_OK)
-        return 0; /* the tests skip */
-    snprintf(folder, sizeof folder, "/tmp/sqrl-http-XXXXXX");
-    if (!mkdtemp(folder) || !(content = malloc(SIZE)))
-        return -1;
-    struct sqrl_rng rng;
-    sqrl_rng_init(&rng, 5);
-    for (size_t i = 0; i < SIZE; i += 8)
-        sqrl_store_le64(content + i, sqrl_rng_next(&rng));
-    char path[128];
-    snprintf(path, sizeof path, "%s/data.bin", folder);
-    FILE *file = fopen(path, "wb");
-    if (!file || fwrite(content, 1, SIZE, file) != SIZE || fclose(file) != 0)
-        return -1;
-    int out[2], port = 0;
-    if (pipe(out) != 0)
-        return -1;
-    server = fork();
-    if (server == 0) {
-        dup2(out[1], 1);
-        close(out[0]);
-        execl(program, program, "--root", folder, (char *)NULL);
-        _exit(127);
-    }
-    close(out[1]);
-    FILE *lines = fdopen(out[0], "r");
-    bool good = lines && fscanf(lines, "port %d", &port) == 1;
-    snprintf(base, sizeof base, "http://127.0.0.1:%d", port);
-    if (lines)
-        fclose(lines);
-    return good ? 0 : -1;
-}
-
-static int stop_server(void **state) {
-    if (server > 0) {
-        kill(server, SIGKILL);
-        waitpid(server, NULL, 0);
-    }
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (*folder && system(command) != 0)
-        return -1;
-    free(content);
-    return 0;
-}
-
-struct world {
-    struct sqrl_context *context;
-    struct sqrl_http *http;
-    struct sqrl_http_policy policy;
-    struct sqrl_fs_metrics metrics;
-};
-
-static void open_world(struct world *w) {
-    struct sqrl_error err;
-    if (!*base)
-        skip();
-    *w = (struct world){0};
-    struct sqrl_config config = {.size = sizeof config, .log_level = SQRL_LOG_ERROR};
-    assert_int_equal(sqrl_context_new(&config, &w->context, &err), SQRL_OK);
-    assert_int_equal(sqrl_http_of(w->context, &w->http, &err), SQRL_OK);
-    w->policy.metrics = &w->metrics;
-    w->policy.stall_ns = 1000000000;
-    w->policy.proxy = "";
-}
-
-static void close_world(struct world *w) {
-    sqrl_context_unref(w->context);
-}
-
-/* GET of a path; the body goes to `out`, if it is small. */
-static void get(struct world *w, const char *path, char *out, size_t room) {
-    char url[256];
-    struct sqrl_http_response response;
-    struct sqrl_error err;
-    snprintf(url, sizeof url, "%s%s", base, path);
-    struct sqrl_http_policy policy = {.proxy = ""};
-    struct sqrl_http_request request = {.method = "GET", .url = url, .policy = &policy};
-    int rc = sqrl_http_perform(w->http, &request, &response, 1, &err);
-    if (rc != SQRL_OK)
-        fail_msg("%s: %s", url, err.message);
-    assert_int_equal(response.status, 200);
-    if (out)
-        snprintf(out, room, "%s", (const char *)response.body);
-    sqrl_http_response_free(&response);
-}
-
-static void set(struct world *w, const char *settings) {
-    char path[200];
-    get(w, "/_control/reset", NULL, 0);
-    snprintf(path, sizeof path, "/_control/set?%s", settings);
-    get(w, path, NULL, 0);
-}
-
-static uint64_t counter(struct world *w, const char *name) {
-    char text[8192], quoted[64];
-    get(w, "/_control/counters", text, sizeof text);
-    snprintf(quoted, sizeof quoted, "\"%s\": ", name);
-    const char *at = strstr(text, quoted);
-    assert_non_null(at);
-    return strtoull(at + strlen(quoted), NULL, 10);
-}
-
-static int open_object(struct world *w, const char *path, size_t head,
-                       struct sqrl_http_object *object, struct sqrl_error *err) {
-    char url[256];
-    snprintf(url, sizeof url, "%s%s", base, path);
-    struct sqrl_http_request pattern = {.url = url, .policy = &w->policy};
-    return sqrl_http_object_open(w->context, &pattern, head, object, NULL, err);
-}
 
 /* --- reading --- */
-
-static void check_ranges(const struct sqrl_range *ranges, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        size_t left = ranges[i].offset < SIZE ? SIZE - ranges[i].offset : 0;
-        assert_int_equal(ranges[i].got, SQRL_MIN(left, ranges[i].size));
-        assert_memory_equal(ranges[i].data, content + ranges[i].offset, ranges[i].got);
-    }
-}
 
 static void ranges_of_all_kinds(void **state) {
     struct world w;
@@ -211,27 +60,6 @@ static void near_ranges_are_merged(void **state) {
 }
 
 /* --- faults --- */
-
-/* Reads all of the file in pieces under a fault; every piece is right or the error. */
-static int read_all(struct world *w, unsigned pieces, struct sqrl_error *err) {
-    struct sqrl_http_object object;
-    int rc = open_object(w, "/data.bin", 0, &object, err);
-    if (rc != SQRL_OK)
-        return rc;
-    uint8_t *data = malloc(SIZE);
-    memset(data, 0, SIZE);
-    for (unsigned i = 0; i < pieces && rc == SQRL_OK; i++) {
-        uint64_t from = SIZE / pieces * i,
-                 to = i + 1 == pieces ? SIZE : from + SIZE / pieces;
-        struct sqrl_range range = {from, (size_t)(to - from), data + from, 0};
-        rc = sqrl_http_object_read(w->context, &object, &range, 1, NULL, err);
-        if (rc == SQRL_OK)
-            check_ranges(&range, 1);
-    }
-    free(data);
-    sqrl_http_object_close(&object);
-    return rc;
-}
 
 /* Half of the requests fail: with some patience all bytes come. */
 static void faults_end_in_the_right_bytes(void **state) {
@@ -484,131 +312,6 @@ static void nothing_answers(void **state) {
     close_world(&w);
 }
 
-/* --- redirects and credentials --- */
-
-static int sign(void *arg, const struct sqrl_http_request *request, int refused,
-                struct sqrl_http_headers *out, struct sqrl_error *err) {
-    ++*(int *)arg;
-    return sqrl_http_headers_add(out, "Authorization", "Bearer secret", err);
-}
-
-static void credentials_stay_with_their_host(void **state) {
-    struct world w;
-    struct sqrl_error err;
-    open_world(&w);
-    const char *port = strrchr(base, ':');
-    /* 127.0.0.1 and localhost are different hosts to a client. */
-    const char *const hosts[] = {"http://127.0.0.1", "http://localhost"};
-    struct sqrl_http_header extra = {(char *)"Authorization", (char *)"Basic c2VjcmV0"};
-    for (size_t i = 0; i < 2; i++) {
-        char url[256];
-        struct sqrl_http_response response;
-        int signs = 0;
-        set(&w, "faults=");
-        snprintf(url, sizeof url, "%s/_to/%s%s/data.bin", base, hosts[i], port);
-        struct sqrl_http_request request = {
-            .method = "HEAD", .url = url, .policy = &w.policy};
-        if (i == 0) {
-            request.sign = sign;
-            request.arg = &signs;
-        } else {
-            request.headers = &extra;
-            request.header_count = 1;
-        }
-        assert_int_equal(sqrl_http_perform(w.http, &request, &response, 1, &err),
-                         SQRL_OK);
-        assert_int_equal(response.status, 200);
-        assert_int_equal(response.foreign, i == 1);
-        assert_int_equal(counter(&w, "authorized"), i == 0 ? 2 : 1);
-        assert_int_equal(signs, i == 0 ? 2 : 0);
-        sqrl_http_response_free(&response);
-    }
-    close_world(&w);
-}
-
-static void addresses(void **state) {
-    static const char *const within[] = {
-        "127.0.0.1",       "127.1",          "10.1.2.3",
-        "172.16.0.1",      "172.31.255.255", "192.168.0",
-        "169.254.169.254", "100.64.0.1",     "0.0.0.0",
-        "224.0.0.1",       "localhost",      "a.localhost",
-        "localhost.",      "[::1]",          "::1",
-        "fe80::1",         "[fd00::1]",      "::ffff:10.0.0.1",
-        "64:ff9b::7f00:1", "2130706433",     "2002:7f00:1::"};
-    static const char *const outside[] = {
-        "8.8.8.8",     "172.32.0.1",      "100.128.0.1",    "192.169.0.1",
-        "example.org", "2606:4700::1111", "::ffff:8.8.8.8", "11.0.0.1"};
-    for (size_t i = 0; i < SQRL_COUNT_OF(within); i++)
-        if (sqrl_host_public(within[i]))
-            fail_msg("%s", within[i]);
-    for (size_t i = 0; i < SQRL_COUNT_OF(outside); i++)
-        if (!sqrl_host_public(outside[i]))
-            fail_msg("%s", outside[i]);
-}
-
-static void private_addresses_are_refused(void **state) {
-    struct world w;
-    struct sqrl_error err;
-    open_world(&w);
-    set(&w, "faults="); /* a connection to it is kept now */
-    w.policy.public_only = true;
-    w.policy.proxy = NULL;
-    struct sqrl_http_response response;
-    struct sqrl_http_request request = {
-        .method = "GET", .url = base, .policy = &w.policy};
-    int rc = sqrl_http_perform(w.http, &request, &response, 1, &err);
-    assert_int_equal(rc, SQRL_E_PERMISSION);
-    assert_non_null(strstr(err.message, "SQRL_ALLOW_PRIVATE"));
-    sqrl_http_response_free(&response);
-    close_world(&w);
-}
-
-/* --- forks --- */
-
-static int child_reads(struct world *w) {
-    struct sqrl_error err;
-    struct sqrl_http *http;
-    if (sqrl_http_of(w->context, &http, &err) != SQRL_OK || http == w->http)
-        return 1;
-    w->http = http;
-    return read_all(w, 3, &err) == SQRL_OK ? 0 : 2;
-}
-
-static void fork_after_use(void **state) {
-    struct world w;
-    struct sqrl_error err;
-    open_world(&w);
-    set(&w, "faults=");
-    assert_int_equal(read_all(&w, 3, &err), SQRL_OK);
-    pid_t child = fork();
-    if (child == 0)
-        _exit(child_reads(&w));
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    assert_int_equal(read_all(&w, 3, &err), SQRL_OK); /* the parent's go on */
-    close_world(&w);
-}
-
-/* The last reference closes every connection. */
-static void nothing_stays_open(void **state) {
-    struct world w, other;
-    struct sqrl_error err;
-    open_world(&w);
-    set(&w, "faults=");
-    assert_int_equal(read_all(&w, 4, &err), SQRL_OK);
-    close_world(&w);
-    open_world(&other);
-    uint64_t open = 1;
-    for (int i = 0; i < 600 && open > 0; i++) { /* the server sees it a little later */
-        usleep(i > 0 ? 100000 : 0);
-        open = counter(&other, "open");
-    }
-    assert_int_equal(open, 0);
-    close_world(&other);
-}
-
 /* --- texts --- */
 
 static void content_ranges(void **state) {
@@ -675,7 +378,6 @@ int main(void) {
         cmocka_unit_test(content_ranges),
         cmocka_unit_test(shown_urls),
         cmocka_unit_test(index_pages),
-        cmocka_unit_test(addresses),
         cmocka_unit_test(ranges_of_all_kinds),
         cmocka_unit_test(near_ranges_are_merged),
         cmocka_unit_test(faults_end_in_the_right_bytes),
@@ -686,10 +388,6 @@ int main(void) {
         cmocka_unit_test(a_changed_object_is_an_error),
         cmocka_unit_test(poor_servers),
         cmocka_unit_test(nothing_answers),
-        cmocka_unit_test(credentials_stay_with_their_host),
-        cmocka_unit_test(private_addresses_are_refused),
-        cmocka_unit_test(fork_after_use),
-        cmocka_unit_test(nothing_stays_open),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -608,6 +608,62 @@ static void epochs_overlap(void **state) {
     assert_int_equal(get(&gate.under_way), 0);
 }
 
+/* A pass of which somebody says what follows it; returns how many reads it took. */
+static unsigned pass(struct sqrl_plan *plan, uint64_t epoch, enum sqrl_follow follow,
+                     uint64_t next_epoch) {
+    struct sqrl_iterator_options options = {.size = sizeof options,
+                                            .epoch = epoch,
+                                            .follow = follow,
+                                            .next_epoch = next_epoch};
+    struct sqrl_iterator *it = NULL;
+    uint64_t count;
+    unsigned before = get(&gate.reads);
+    assert_int_equal(sqrl_iterator_start(plan, &options, &it, NULL), SQRL_OK);
+    assert_int_equal(drain(it, ids, &count, NULL), SQRL_OK);
+    assert_int_equal(count, SAMPLES);
+    sqrl_iterator_close(it);
+    return get(&gate.reads) - before;
+}
+
+/* What is said counts: the first pass's successor is begun; nothing is, behind the last;
+ * and where another one comes than was said, nobody is believed again. */
+static void epochs_are_told(void **state) {
+    struct sqrl_fs *fs = gated();
+    struct sqrl_source *source = open_in(fs, "native");
+    struct sqrl_plan *plan = plan_of(source, true);
+    uint64_t until = sqrl_now_ns() + UINT64_C(60000000000);
+    pass(plan, 2, SQRL_FOLLOW_NONE, 0); /* indexes are kept from now on */
+    unsigned before, each = pass(plan, 4, SQRL_FOLLOW_NONE, 0);
+    sqrl_plan_unref(plan);
+    assert_true(each > 1);
+    plan = plan_of(source, true);
+    before = get(&gate.reads);
+    pass(plan, 0, SQRL_FOLLOW_NEXT, 7);
+    while (get(&gate.reads) - before <= each && sqrl_now_ns() < until)
+        pause_ms();
+    assert_true(get(&gate.reads) - before > each);
+    pass(plan, 7, SQRL_FOLLOW_NONE, 0);
+    pass(plan, 8, SQRL_FOLLOW_NONE, 0);
+    pass(plan, 9, SQRL_FOLLOW_NONE, 0);
+    assert_int_equal(get(&gate.reads) - before, 4 * each);
+    pass(plan, 20, SQRL_FOLLOW_NEXT, 21);
+    while (get(&gate.reads) - before <= 5 * each && sqrl_now_ns() < until)
+        pause_ms();
+    unsigned in_vain = get(&gate.reads);
+    pass(plan, 30, SQRL_FOLLOW_NEXT, 31);
+    while (get(&gate.under_way) > 0 && sqrl_now_ns() < until)
+        pause_ms();
+    assert_true(get(&gate.reads) - in_vain <= 2 * each);
+    in_vain = get(&gate.reads);
+    assert_int_equal(pass(plan, 40, SQRL_FOLLOW_NEXT, 41), each);
+    assert_int_equal(get(&gate.reads) - in_vain, each);
+    sqrl_plan_unref(plan);
+    sqrl_source_unref(source);
+    sqrl_fs_unref(fs);
+    while (get(&gate.under_way) > 0 && sqrl_now_ns() < until)
+        pause_ms();
+}
+
 /* What is forecast is what a cold run asks for, of whole shards, of windows of them, of
  * one rank's part. */
 static void forecast_is_a_run(void **state) {
@@ -663,6 +719,7 @@ int main(void) {
         cmocka_unit_test(by_position),
         cmocka_unit_test(opening_many_shards),
         cmocka_unit_test(epochs_overlap),
+        cmocka_unit_test(epochs_are_told),
         cmocka_unit_test(forecast_is_a_run),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
