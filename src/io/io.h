@@ -43,6 +43,17 @@ struct sqrl_http_place {
 };
 struct sqrl_http_place *sqrl_io_http(struct sqrl_context *context,
                                      struct sqrl_error *err);
+/* Credentials that one context's object stores share (object/kept.c); owned by the
+ * registry. */
+struct object_kept;
+struct sqrl_kept_place {
+    struct sqrl_lock lock;
+    struct object_kept *first;
+};
+struct sqrl_kept_place *sqrl_io_kept(struct sqrl_context *context,
+                                     struct sqrl_error *err);
+void sqrl_kept_release(struct object_kept *first);
+
 /* The context goes: connections are closed at once, nothing is waited for that another
  * machine has to do. NULL is allowed. */
 void sqrl_http_release(struct sqrl_http *http);

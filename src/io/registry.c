@@ -11,12 +11,15 @@ struct registry {
     size_t count;
     struct sqrl_memory_store *memory;
     struct sqrl_http_place http;
+    struct sqrl_kept_place kept;
 };
 
 static void free_registry(void *state) {
     struct registry *r = state;
     sqrl_http_release(r->http.http);
     sqrl_memory_store_free(r->memory);
+    sqrl_kept_release(r->kept.first);
+    sqrl_lock_reset(&r->kept.lock);
     sqrl_lock_reset(&r->http.lock);
     sqrl_lock_reset(&r->lock);
     free(r);
@@ -28,6 +31,7 @@ static void *make_registry(struct sqrl_context *context, struct sqrl_error *err)
         return NULL;
     sqrl_lock_init(&r->lock);
     sqrl_lock_init(&r->http.lock);
+    sqrl_lock_init(&r->kept.lock);
     r->memory = sqrl_memory_store_new(err);
     if (!r->memory) {
         free_registry(r);
@@ -58,6 +62,12 @@ struct sqrl_http_place *sqrl_io_http(struct sqrl_context *context,
                                      struct sqrl_error *err) {
     struct registry *r = registry_of(context, err);
     return r ? &r->http : NULL;
+}
+
+struct sqrl_kept_place *sqrl_io_kept(struct sqrl_context *context,
+                                     struct sqrl_error *err) {
+    struct registry *r = registry_of(context, err);
+    return r ? &r->kept : NULL;
 }
 
 /* Is `scheme` one of the |-separated list? The empty one too. */

@@ -256,6 +256,76 @@ def test_containers_and_instances(stub: Callable[..., Stub], tmp_path: Path, mon
         read(server.url)
 
 
+def test_programs_and_logins(stub: Callable[..., Stub], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """credential_process, and single sign-on by the token that `aws sso login` left."""
+
+    def answer(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if path.startswith("/federation/credentials?"):
+            assert headers["x-amz-sso_bearer_token"] == "the-login"
+            assert parse_qs(urlsplit(path).query) == {"role_name": ["reader"], "account_id": ["123"]}
+            keys = {"accessKeyId": "LOGIN", "secretAccessKey": "s", "sessionToken": "t",
+                    "expiration": int((time.time() + 3600) * 1000)}  # fmt: skip
+            return 200, {}, json.dumps({"roleCredentials": keys}).encode()
+        return serve_object(method, path, headers, body)
+
+    server = stub(answer)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SSO", server.url)
+    printed = tmp_path / "printed"
+    keys = {"Version": 1, "AccessKeyId": "PROGRAM", "SecretAccessKey": "s", "SessionToken": "its-token"}
+    printed.write_text(json.dumps(keys))
+    (tmp_path / ".aws" / "sso" / "cache").mkdir(parents=True)
+    (tmp_path / ".aws" / "config").write_text(
+        f"[profile program]\ncredential_process = cat '{printed}'\n"
+        "[profile broken]\ncredential_process = echo a-secret; exit 3\n"
+        "[profile login]\nsso_session = work\nsso_account_id = 123\nsso_role_name = reader\n"
+        "[profile old]\nsso_start_url = https://old.example/start\nsso_region = eu-west-1\n"
+        "sso_account_id = 123\nsso_role_name = reader\n"
+        "[sso-session work]\nsso_start_url = https://work.example/start\nsso_region = eu-west-1\n"
+    )
+    assert read(server.url, profile="program") == BODY
+    assert key_of(server.requests[-1][2]) == "PROGRAM"
+    assert server.requests[-1][2]["x-amz-security-token"] == "its-token"
+    with pytest.raises(squirrel.AccessError, match="run it by hand") as caught:
+        read(server.url, profile="broken")
+    assert "a-secret" not in str(caught.value)
+    with pytest.raises(squirrel.AccessError, match="aws sso login --profile login"):
+        read(server.url, profile="login")
+    cache = tmp_path / ".aws" / "sso" / "cache"
+    for name, url, token, until in (("a", "https://work.example/start", "the-login", soon(3600)),
+                                    ("b", "https://old.example/start", "spent", soon(-60))):  # fmt: skip
+        (cache / f"{name}.json").write_text(json.dumps({"startUrl": url, "accessToken": token, "expiresAt": until}))
+    (cache / "c.json").write_text("{broken")
+    assert read(server.url, profile="login") == BODY and key_of(server.requests[-1][2]) == "LOGIN"
+    with pytest.raises(squirrel.AccessError, match="ran out"):
+        read(server.url, profile="old")
+
+
+def test_keys_that_run_out_are_shared_until_shortly_before(
+    stub: Callable[..., Stub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems of one process ask once; not for keys that have less than five minutes left."""
+    given: list[str] = []
+    lifetime = [3600.0]
+
+    def answer(method: str, path: str, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, str], bytes]:
+        if path != "/container":
+            return serve_object(method, path, headers, body)
+        given.append(f"K{len(given)}")
+        keys = {"AccessKeyId": given[-1], "SecretAccessKey": "s", "Token": "t", "Expiration": soon(lifetime[0])}
+        return 200, {}, json.dumps(keys).encode()
+
+    server = stub(answer)
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/container")
+    for _ in range(5):
+        assert read(server.url) == BODY
+    assert given == ["K0"] and key_of(server.requests[-1][2]) == "K0"
+    given.clear()
+    lifetime[0] = 200.0
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "another identity")
+    for n in range(3):
+        assert read(server.url) == BODY and key_of(server.requests[-1][2]) == f"K{n}"
+
+
 # --- what servers object to ---
 
 

@@ -30,8 +30,8 @@ static int copy_text(char **to, const char *from, struct sqrl_error *err) {
     return from && !*to ? SQRL_E_NO_MEMORY : SQRL_OK;
 }
 
-static int copy_keys(const struct aws_keys *from, struct aws_keys *to,
-                     struct sqrl_error *err) {
+int aws_keys_copy(const struct aws_keys *from, struct aws_keys *to,
+                  struct sqrl_error *err) {
     memset(to, 0, sizeof *to);
     int rc = copy_text(&to->key, from->key, err);
     if (rc == SQRL_OK)
@@ -63,7 +63,7 @@ static int from_environment(struct aws_keys *out, struct sqrl_error *err) {
                             .secret = getenv("AWS_SECRET_ACCESS_KEY"),
                             .token = (char *)variable("AWS_SESSION_TOKEN")};
     bool there = keys.key && *keys.key && keys.secret && *keys.secret;
-    return there ? copy_keys(&keys, out, err) : SQRL_OK;
+    return there ? aws_keys_copy(&keys, out, err) : SQRL_OK;
 }
 
 /* --- STS --- */
@@ -220,14 +220,18 @@ static int from_profile(struct object_store *store, const char *profile, bool wa
     if (rc == SQRL_OK && role && !(depth > 0 && keys.key)) {
         rc = by_role(store, profile, role, depth, out, err);
     } else if (rc == SQRL_OK && keys.key && keys.secret) {
-        rc = copy_keys(&keys, out, err);
+        rc = aws_keys_copy(&keys, out, err);
+    } else if (rc == SQRL_OK && sso) {
+        rc = aws_by_login(store, profile, out, err);
+    } else if (rc == SQRL_OK && process) {
+        rc = aws_by_process(process, out, err);
+        if (rc)
+            sqrl_error_at(err, rc, "profile %.60s", profile);
     } else if (rc == SQRL_OK && wanted) {
-        rc = sqrl_error_set(
-            err, SQRL_E_PERMISSION, "profile %.60s holds no keys%s", profile,
-            process || sso ? ": it gets them from a program or by single sign-on, which "
-                             "is not done here; export them (aws configure "
-                             "export-credentials --format env)"
-                           : " in ~/.aws/credentials and ~/.aws/config");
+        rc = sqrl_error_set(err, SQRL_E_PERMISSION,
+                            "profile %.60s holds no keys in ~/.aws/credentials and "
+                            "~/.aws/config",
+                            profile);
     }
     aws_keys_free(&keys);
     obj_secret_free(role);
@@ -238,16 +242,16 @@ static int from_profile(struct object_store *store, const char *profile, bool wa
 
 /* --- containers and instances --- */
 
-/* {"AccessKeyId": ..., "SecretAccessKey": ..., "Token": ..., "Expiration": ...} */
-static int take_json(const char *body, struct aws_keys *out, struct sqrl_error *err) {
+int aws_take_json(const char *body, const char *token, struct aws_keys *out,
+                  struct sqrl_error *err) {
     struct obj_json j;
     int rc = obj_json_read(&j, body, strlen(body), err);
     if (rc)
         return sqrl_error_set(err, SQRL_E_PERMISSION,
-                              "the metadata service gave no credentials");
+                              "what gives credentials gave none: no JSON came");
     out->key = obj_json_text(&j, 0, "AccessKeyId", err);
     out->secret = obj_json_text(&j, 0, "SecretAccessKey", err);
-    out->token = obj_json_text(&j, 0, "Token", err);
+    out->token = obj_json_text(&j, 0, token, err);
     char *expires = obj_json_text(&j, 0, "Expiration", NULL);
     int64_t ns = expires ? obj_time_of_iso(expires, strlen(expires)) : -1;
     out->expires = ns < 0 ? 0 : ns / 1000000000;
@@ -257,7 +261,8 @@ static int take_json(const char *body, struct aws_keys *out, struct sqrl_error *
         return SQRL_OK;
     aws_keys_free(out);
     return sqrl_error_set(err, SQRL_E_PERMISSION,
-                          "the metadata service gave no whole credentials");
+                          "what gives credentials gave no whole ones: AccessKeyId or "
+                          "SecretAccessKey is missing");
 }
 
 /* Over plain HTTP, tokens go to this machine and to the agents' addresses only. */
@@ -300,7 +305,7 @@ static int from_container(struct object_store *store, struct aws_keys *out,
         url ? credentials_request(store, "GET", url, headers, NULL, REQUEST_S, &body, err)
             : SQRL_E_NO_MEMORY;
     if (rc == SQRL_OK)
-        rc = take_json(body, out, err);
+        rc = aws_take_json(body, "Token", out, err);
     obj_secret_free(token);
     obj_secret_free(body);
     free(url);
@@ -343,7 +348,7 @@ static int from_instance(struct object_store *store, struct aws_keys *out,
     bool asked = url != NULL;
     free(url);
     if (rc == SQRL_OK && body)
-        rc = take_json(body, out, err);
+        rc = aws_take_json(body, "Token", out, err);
     obj_secret_free(token);
     free(role);
     obj_secret_free(body);
@@ -356,7 +361,7 @@ static int fetch(struct aws_credentials *c, struct object_store *store,
                  struct aws_keys *out, struct sqrl_error *err) {
     memset(out, 0, sizeof *out);
     if (c->given.key)
-        return copy_keys(&c->given, out, err);
+        return aws_keys_copy(&c->given, out, err);
     const char *profile = aws_profile_name(c);
     bool wanted = c->profile || variable("AWS_PROFILE");
     int rc = c->profile ? from_profile(store, profile, true, 0, out, err)
@@ -378,6 +383,60 @@ static int fetch(struct aws_credentials *c, struct object_store *store,
     return rc;
 }
 
+/* All that decides who gives which keys. */
+static void identify(const struct aws_credentials *c, struct object_store *store,
+                     struct object_identity *out) {
+    static const char *const names[] = {"HOME",
+                                        "AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN",
+                                        "AWS_ENDPOINT_URL",
+                                        "AWS_ENDPOINT_URL_STS",
+                                        "AWS_ENDPOINT_URL_SSO",
+                                        "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                        "AWS_ROLE_ARN",
+                                        "AWS_ROLE_SESSION_NAME",
+                                        "AWS_SHARED_CREDENTIALS_FILE",
+                                        "AWS_CONFIG_FILE",
+                                        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                                        "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                                        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+                                        "AWS_EC2_METADATA_DISABLED",
+                                        "AWS_EC2_METADATA_SERVICE_ENDPOINT"};
+    object_identity_begin(out, "aws");
+    object_identity_add(out, aws_profile_name(c));
+    object_identity_add(out, c->profile);
+    sqrl_lock_take(&store->lock);
+    object_identity_add(out, store->region);
+    sqrl_lock_drop(&store->lock);
+    for (size_t i = 0; i < SQRL_COUNT_OF(names); i++)
+        object_identity_add(out, variable(names[i]));
+}
+
+/* What another file system of this context has fetched since, or fetched now. */
+static int fetch_shared(struct aws_credentials *c, struct object_store *store,
+                        int64_t now, struct aws_keys *out, int64_t *fetched,
+                        struct sqrl_error *err) {
+    struct object_identity identity;
+    struct object_kept *kept = NULL;
+    int rc = SQRL_OK;
+    if (!c->given.key) {
+        identify(c, store, &identity);
+        kept = object_kept_of(store, &identity);
+    }
+    object_kept_lock(kept);
+    *fetched = now;
+    if (!object_kept_take(kept, c->fetched ? c->fetched : -1, now + EARLY_S, out,
+                          fetched)) {
+        rc = fetch(c, store, out, err);
+        if (rc == SQRL_OK)
+            object_kept_put(kept, out, now);
+    }
+    object_kept_unlock(kept);
+    return rc;
+}
+
 /* Under the lock: makes c->now good, if it is not. */
 static int renew(struct aws_credentials *c, struct object_store *store, bool refused,
                  struct sqrl_error *err) {
@@ -389,11 +448,12 @@ static int renew(struct aws_credentials *c, struct object_store *store, bool ref
         return SQRL_OK;
     struct aws_keys keys;
     struct sqrl_error own = {0};
-    int rc = fetch(c, store, &keys, &own);
+    int64_t fetched;
+    int rc = fetch_shared(c, store, now, &keys, &fetched, &own);
     if (rc == SQRL_OK) {
         aws_keys_free(&c->now);
         c->now = keys;
-        c->fetched = now;
+        c->fetched = fetched;
         return SQRL_OK;
     }
     bool still_good = c->now.key && !refused && (!c->now.expires || now < c->now.expires);
@@ -413,7 +473,7 @@ int aws_credentials_get(struct aws_credentials *c, struct object_store *store,
     sqrl_lock_take(&c->lock);
     int rc = renew(c, store, refused, err);
     if (rc == SQRL_OK)
-        rc = copy_keys(&c->now, out, err);
+        rc = aws_keys_copy(&c->now, out, err);
     sqrl_lock_drop(&c->lock);
     return rc;
 }

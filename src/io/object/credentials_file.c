@@ -81,6 +81,14 @@ char *aws_profile_setting(const char *profile, const char *name, struct sqrl_err
     return value;
 }
 
+char *aws_session_setting(const char *session, const char *name, struct sqrl_error *err) {
+    char *section = sqrl_format(err, "sso-session %s", session), *value = NULL;
+    if (section)
+        value = setting_of_file("AWS_CONFIG_FILE", "config", section, name, err);
+    free(section);
+    return value;
+}
+
 /* --- requests --- */
 
 int credentials_request(struct object_store *store, const char *method, const char *url,

@@ -232,6 +232,40 @@ static int by_metadata(struct google_credentials *c, struct object_store *store,
     return rc;
 }
 
+static int by_service(struct google_credentials *c, struct object_store *store,
+                      const char *path, const char *text, struct sqrl_error *err) {
+    int rc = text ? by_file(c, store, text, err) : by_metadata(c, store, err);
+    if (rc && text)
+        sqrl_error_at(err, rc, "%s", path);
+    return rc;
+}
+
+/* What another file system of this context has fetched since, or fetched now. */
+static int fetch_shared(struct google_credentials *c, struct object_store *store,
+                        const char *path, const char *text, struct sqrl_error *err) {
+    struct object_identity identity;
+    struct aws_keys keys = {0}; /* the token is its key */
+    int64_t now = object_now(store), after = c->token ? c->fetched : -1;
+    object_identity_begin(&identity, text ? "google" : "google's machine");
+    object_identity_add(&identity, text ? text : getenv("GCE_METADATA_HOST"));
+    struct object_kept *kept = object_kept_of(store, &identity);
+    int rc = SQRL_OK;
+    object_kept_lock(kept);
+    if (object_kept_take(kept, after, now + EARLY_S, &keys, &c->fetched)) {
+        obj_secret_free(c->token);
+        c->token = keys.key;
+        c->expires = keys.expires;
+    } else {
+        rc = by_service(c, store, path, text, err);
+        c->fetched = now;
+        keys = (struct aws_keys){.key = c->token, .expires = c->expires};
+        if (rc == SQRL_OK)
+            object_kept_put(kept, &keys, now);
+    }
+    object_kept_unlock(kept);
+    return rc;
+}
+
 static int fetch(struct google_credentials *c, struct object_store *store,
                  struct sqrl_error *err) {
     bool wanted;
@@ -240,16 +274,11 @@ static int fetch(struct google_credentials *c, struct object_store *store,
     char *path = file_path(c, &wanted, err);
     char *text = path ? object_read_file(path, err) : NULL;
     int rc = path ? (int)err->code : SQRL_E_NO_MEMORY;
-    if (text) {
-        rc = by_file(c, store, text, err);
-        if (rc)
-            sqrl_error_at(err, rc, "%s", path);
-    } else if (rc == SQRL_OK && wanted) {
+    if (!text && rc == SQRL_OK && wanted)
         rc = sqrl_error_set(err, SQRL_E_NOT_FOUND,
                             "Google's credentials file is not there: %.200s", path);
-    } else if (rc == SQRL_OK) {
-        rc = by_metadata(c, store, err);
-    }
+    else if (rc == SQRL_OK)
+        rc = fetch_shared(c, store, path, text, err);
     obj_secret_free(text);
     free(path);
     return rc;
