@@ -345,6 +345,57 @@ static PyObject *catalog_put(PyObject *self, PyObject *args) {
     return PyLong_FromUnsignedLongLong(version);
 }
 
+/* A source that is not there yet, as an object with the fields of `source`; its values
+ * are taken over by the next sync(). */
+static int adopt_source(PyObject *self, struct ext_sync *sync, PyObject *const *args,
+                        PyObject *key, PyObject *source) {
+    struct sqrl_error err = {0};
+    PyObject *const is[3] = {args[0], PyTuple_GetItem(key, 0), PyTuple_GetItem(key, 1)};
+    const char *name = is[1] == NULL ? NULL : PyUnicode_AsUTF8AndSize(is[1], NULL);
+    unsigned long long version =
+        name == NULL || is[2] == NULL ? 0 : PyLong_AsUnsignedLongLong(is[2]);
+    if (PyErr_Occurred() != NULL)
+        return -1;
+    if (sqrl_catalog_add(get(self), name, version, "-", NULL, 0, NULL, 0, &err) !=
+        SQRL_OK) {
+        ext_raise(ext_state_of(self), &err);
+        return -1;
+    }
+    PyObject *made = make_source((struct catalog *)self, args[3], is);
+    int rc = made == NULL ? -1 : 0;
+    for (int i = 0; rc == 0 && i < 3; i++) {
+        PyObject *part = PyObject_GetAttr(source, sync->attribute[i]);
+        rc = part == NULL ? -1 : PyObject_GenericSetAttr(made, sync->attribute[i], part);
+        Py_XDECREF(part);
+    }
+    if (rc == 0 && (PyDict_SetItem(args[1], key, made) < 0 ||
+                    PyDict_SetItem(args[2], key, made) < 0))
+        rc = -1;
+    Py_XDECREF(made);
+    return rc;
+}
+
+/* adopt(owner, made, live, type, sources): adds many sources, of which none is there, as
+ * (name, version) and Source. */
+static PyObject *catalog_adopt(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    struct ext_sync sync;
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "adopt() takes 5 arguments");
+        return NULL;
+    }
+    int rc = ext_sync_begin(&sync);
+    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(args[4]); i++) {
+        PyObject *pair = PyList_GetItem(args[4], i), *key, *source;
+        rc = PyArg_ParseTuple(pair, "O!O", &PyTuple_Type, &key, &source)
+                 ? adopt_source(self, &sync, args, key, source)
+                 : -1;
+    }
+    ext_sync_end(&sync);
+    if (rc < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *catalog_remove(PyObject *self, PyObject *args) {
     struct sqrl_error err = {0};
     const char *name;
@@ -519,6 +570,8 @@ static PyMethodDef catalog_methods[] = {
            "(version, driver_name, driver_kwargs, metadata) or None; -1: the latest."),
     METHOD(resolve, METH_VARARGS, "($self, name, version, /)",
            "The version (-1: the latest), 0 where it is not there."),
+    {"adopt", (PyCFunction)(void (*)(void))catalog_adopt, METH_FASTCALL,
+     "adopt(owner, made, live, type, sources): adds many that are not there."},
     {"locate", (PyCFunction)(void (*)(void))catalog_locate, METH_FASTCALL,
      "locate($self, owner, latest, made, type, name, version, /)\n--\n\n"
      "The object of a source, kept in one of the two dicts; None: not there."},

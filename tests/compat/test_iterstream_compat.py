@@ -375,6 +375,7 @@ def test_async_content() -> None:
     with ThreadPoolExecutor(1) as pool:
         content = AsyncContent("item", str.upper, pool)
         assert content.value() == content.value(timeout=60) == "ITEM"
+        assert content.stack == 1 and content.future.done()
 
 
 def test_dask() -> None:

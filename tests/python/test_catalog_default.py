@@ -92,6 +92,63 @@ def test_urls_go_through_fsspec(home: Path, no_plugins: None) -> None:
     assert names(Catalog.default()) == ["remote"]
 
 
+def test_an_object_is_replaced_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system is one as object stores have it: parts go up, the last one completes the object."""
+    fsspec = pytest.importorskip("fsspec")
+    objects: dict[str, bytes] = {}
+    seen: list[bytes | None] = []  # what a reader gets when a part goes up
+    writes: list[int] = []
+
+    class Upload(fsspec.spec.AbstractBufferedFile):  # type: ignore[name-defined,misc]
+        broken = False
+
+        def write(self, data: bytes) -> int:
+            writes.append(len(data))
+            return int(super().write(data))
+
+        def _initiate_upload(self) -> None:
+            self.parts: list[bytes] = []
+
+        def _upload_chunk(self, final: bool = False) -> bool:
+            seen.append(objects.get(self.path))
+            if self.broken:
+                self.closed = True  # or its end would try once more
+                raise ConnectionError("the network is gone")
+            self.parts.append(self.buffer.getvalue())
+            if final:
+                objects[self.path] = b"".join(self.parts)
+            return True
+
+    class Bucket(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        protocol = "bucket"
+
+        def _open(self, path: str, mode: str = "rb", **unused: object) -> Upload:
+            return Upload(self, path, mode, block_size=1000)
+
+    fsspec.register_implementation("bucket", Bucket, clobber=True)
+    small, large = Catalog(), Catalog()
+    small["one"] = Source("csv", {"url": "a"})
+    for i in range(100):
+        large[f"name-{i}"] = Source("csv", {"url": "b"})
+    small.to_file("bucket://c.yaml")
+    old = objects["c.yaml"]
+    assert old.decode() == small.to_str()
+
+    large["bad"] = Source("csv", {"url": object()})  # found out before anything goes up
+    with pytest.raises(TypeError, match="'bad'"):
+        large.to_file("bucket://c.yaml")
+    del large["bad"]
+    monkeypatch.setattr(Upload, "broken", True)
+    with pytest.raises(ConnectionError):
+        large.to_file("bucket://c.yaml")
+    assert objects == {"c.yaml": old}
+    monkeypatch.setattr(Upload, "broken", False)
+    seen.clear(), writes.clear()
+    large.to_file("bucket://c.yaml")
+    assert seen[:-1] and set(seen) == {old}  # several parts, and the old object until the last
+    assert objects["c.yaml"].decode() == large.to_str() and writes == [len(objects["c.yaml"])]
+
+
 def test_errors_name_the_place(home: Path, no_plugins: None) -> None:
     a, b = write(home / "a.yaml", "same", "x"), write(home / "b.yaml", "other", "same", driver="jsonl")
     for path in (a, b):

@@ -100,6 +100,39 @@ def test_one_that_fails_is_named_and_the_others_work(installed: Callable, bad: s
     assert "driver 'bad' is not known" in done.stdout and "the plug-in bad" in done.stdout
 
 
+SOURCES = """
+import numpy as np
+from squirrel.catalog import CatalogKey, Source
+from squirrel.framework.plugins.hookimpl import hookimpl
+
+@hookimpl
+def squirrel_sources():
+    return [(CatalogKey("a", 1), Source("csv")), (("b", np.int64(7)), Source("csv", {"n": (1,)})), %s]
+"""
+
+
+@pytest.mark.parametrize("wrong", [
+    '(CatalogKey("", 1), Source("csv"))', '(CatalogKey(""), Source("csv"))', '(CatalogKey("c", 0), Source("csv"))',
+    '(CatalogKey("a", 1), Source("csv"))', '(CatalogKey("c", 1), "csv")', '(CatalogKey("c", 2**70), Source("csv"))',
+    '(CatalogKey(3, 1), Source("csv"))', "None",
+])  # fmt: skip
+def test_sources_of_a_plugin_come_all_or_none(installed: Callable, wrong: str) -> None:
+    done = installed(
+        """
+        import logging
+        logging.basicConfig()
+        from squirrel.catalog import Catalog
+        catalog = Catalog.from_plugins()
+        print(sorted((name, source.version, source.driver_kwargs) for name, source in catalog))
+        print(Catalog.from_json(catalog.to_json()) == catalog, len(catalog.union(catalog)))
+        """,
+        good=SOURCES % '(CatalogKey("a"), Source("jsonl"))', other=GOOD.format(name="other"), bad=SOURCES % wrong,
+    )
+    assert "WARNING:squirrel:the sources of the plug-in bad are left out" in done.stderr
+    wanted = [("a", 2, {}), ("b", 7, {"n": (1,)}), ("other-data", 1, {})]
+    assert done.stdout.splitlines()[1:] == [str(wanted), "True 3"]
+
+
 def test_a_plugin_of_the_same_name_wins_over_the_library(installed: Callable) -> None:
     done = installed(
         "from squirrel.driver import driver_class\nprint(driver_class('sqrl').__module__)",

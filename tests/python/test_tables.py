@@ -112,9 +112,9 @@ def test_through_fsspec(tables: Path, tmp_path: Path) -> None:
 def test_engines(tables: Path) -> None:
     with pytest.raises(ValueError, match='"pandas" or "dask", not "polars"'.replace('"polars"', "'polars'")):
         CsvDriver("x", engine="polars")  # type: ignore[arg-type]
-    for driver in (ExcelDriver("x", engine="dask"), FeatherDriver("x", engine="dask")):
+    for kind in (ExcelDriver, FeatherDriver):
         with pytest.raises(ValueError, match="does not support"):
-            driver.get_df()
+            kind("x", engine="dask")
     try:
         import dask.dataframe  # noqa: F401
     except ImportError:
@@ -186,3 +186,11 @@ def test_randomness_is_squirrel_cores() -> None:
     assert quantify_randomness(5, 10, 1, 1, seed1=1, seed2=1) == pytest.approx(1.0)
     assert round(quantify_randomness(5, 10, 1, 1, seed1=1, seed2=2), 4) == 0.1837
     assert round(quantify_randomness(20, 10, 200, 100, seed1=1, seed2=2), 4) == 0.0114
+
+
+def test_randomness_is_the_median_of_the_samples() -> None:
+    pytest.importorskip("scipy")
+    from squirrel.benchmark.quantify_randomness import quantify_randomness
+
+    values = iter([0.5, -0.9, -0.7])
+    assert quantify_randomness(2, 2, 1, 1, n_samples=3, metric=lambda a, b: next(values)) == 0.7  # |median|

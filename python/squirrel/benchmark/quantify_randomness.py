@@ -69,21 +69,25 @@ def quantify_randomness(
 ) -> float:
     """How alike two passes are whose keys are shuffled completely and whose samples pass a shuffle buffer.
 
+    The median over pairs of passes; where both have a seed, all pairs are alike and one is looked at.
+
     Args:
         num_shard: number of shards.
         shard_size: samples in each.
         buffer_size: of the shuffle buffer.
         initial: samples in the buffer before the first comes out.
-        n_samples: accepted as squirrel-core accepts it; both passes are always compared as a whole.
+        n_samples: pairs of passes.
         metric: of the two passes' samples (arrays int[num_shard * shard_size]).
         seed1: of the first pass.
         seed2: of the second pass.
 
     Returns:
-        The metric's absolute value: with the default one 1 for equal passes, 0 for unrelated ones.
+        The median's absolute value: with the default metric 1 for equal passes, 0 for unrelated ones.
     """
     driver = DummyShardedDriver(num_shard, shard_size)
-    return abs(metric(*(_order(driver, seed, buffer_size, initial) for seed in (seed1, seed2))))
+    pairs = n_samples if seed1 is None or seed2 is None else min(n_samples, 1)
+    found = [metric(*(_order(driver, seed, buffer_size, initial) for seed in (seed1, seed2))) for _ in range(pairs)]
+    return np.abs(np.median(found))  # type: ignore[no-any-return]
 
 
 def _order(driver: DummyShardedDriver, seed: SeedType, buffer_size: int, initial: int) -> np.ndarray[Any, Any]:

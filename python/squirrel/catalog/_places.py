@@ -49,10 +49,10 @@ def read(path: str) -> _native.Catalog:
 
 
 def write(catalog: _native.Catalog, path: str) -> None:
-    """Replaces a file; a local one whole or not at all."""
+    """Replaces a file; a local one whole or not at all, one at a URL by one write of all its bytes."""
     if is_url(path):
-        text = catalog.write(is_json(path))
-        with _fsspec().open(path, "w", encoding="utf-8") as file:
+        text = catalog.write(is_json(path)).encode()
+        with _fsspec().open(path, "wb") as file:
             file.write(text)
     else:
         catalog.write_file(os.path.expanduser(path))
@@ -195,16 +195,13 @@ def add_plugins(catalog: Catalog) -> None:
 
     for plugin, pairs in squirrel_plugin_manager.offers("squirrel_sources"):
         try:
-            new = _new_sources(catalog, pairs)
+            catalog._add(_new_sources(catalog, pairs))
         except Exception as error:
             import logging
 
             logging.getLogger("squirrel").warning(
                 "the sources of the plug-in %s are left out: %s: %s", plugin, type(error).__name__, error
             )
-            continue
-        for key, source in new:
-            catalog[key] = source
 
 
 def _new_sources(
@@ -215,14 +212,17 @@ def _new_sources(
 
     new: list[tuple[CatalogKey, Source]] = []
     seen: set[CatalogKey] = set()
-    for pair in pairs:
-        key, source = CatalogKey(*pair[0]), pair[1]
+    resolve = catalog._native.resolve
+    for given, source in pairs:
+        key = given if type(given) is CatalogKey else CatalogKey(*given)
         check_source(source)
         number = check_version(*key)
+        if type(key.version) is not int:
+            key = CatalogKey(key.identifier, number or -1)
         if number and key in seen:
             raise ExistsError(f"version {number} of source {key.identifier!r} stands there twice")
         seen.add(key)
-        if not number or key not in catalog:
+        if not number or not resolve(*key):
             new.append((key, source))
         elif catalog[key]._described() != source._described():
             raise ExistsError(

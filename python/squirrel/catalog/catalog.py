@@ -392,6 +392,25 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
         number = made._version = self._native.put(name, number, made, _untrusted(value))
         self._made[name, number] = self._live[name, number] = made
 
+    def _add(self, sources: list[tuple[CatalogKey, Source]]) -> None:
+        """Sets sources that are not there yet, all or none: many plain ones at once, others one by one."""
+        before = len(self._live)
+        try:
+            self._add_each(sources)
+        except Exception:
+            for key in list(self._live)[before:]:  # in the order in which they were added
+                del self[key]
+            raise
+
+    def _add_each(self, sources: list[tuple[CatalogKey, Source]]) -> None:
+        if any(type(s) is not Source or key.version == LATEST or "_distrusted" in s.__dict__ for key, s in sources):
+            for key, source in sources:
+                self[key] = source
+            return
+        for name in self._latest.keys() & {key.identifier for key, _ in sources}:
+            self._unsettle(name)
+        self._native.adopt(self, self._made, self._live, CatalogSource, sources)
+
     def __delitem__(self, identifier: Key) -> None:
         """A name: all its versions; (name, version): that one."""
         name, version = _split(identifier)

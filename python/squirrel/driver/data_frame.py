@@ -35,7 +35,12 @@ class DataFrameDriver(FileDriver):
         **kwargs: of :class:`squirrel.driver.Driver`.
 
     Subclasses define ``_read``, and ``_read_parts`` where the format can be read in parts.
+
+    Raises:
+        ValueError: there is no such engine, or it does not read the format.
     """
+
+    _dask_reads = True
 
     def __init__(
         self,
@@ -49,6 +54,8 @@ class DataFrameDriver(FileDriver):
         super().__init__(url=url, storage_options=storage_options, **kwargs)
         if engine not in ("pandas", "dask"):
             raise ValueError(f'engine must be "pandas" or "dask", not {engine!r}')
+        if engine == "dask" and not self._dask_reads:
+            raise ValueError(f'Dask does not support reading {self.name} files: use engine="pandas"')
         self.engine = engine
         self.df_hooks = df_hooks or []
         self.read_kwargs = read_kwargs or {}
@@ -109,11 +116,6 @@ class DataFrameDriver(FileDriver):
         except ImportError as error:
             raise ImportError(f"{name} files are read by pandas: pip install pandas ({error})") from error
         return pandas
-
-    def _pandas_only(self, name: str) -> Any:
-        if self.engine == "dask":
-            raise ValueError(f'Dask does not support reading {name} files: use engine="pandas"')
-        return self._engine(name)
 
     def _located(self) -> dict[str, Any]:
         """storage_options for a reader that takes them; none for local files."""

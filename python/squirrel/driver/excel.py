@@ -24,12 +24,13 @@ class ExcelDriver(DataFrameDriver):
     """
 
     name = "excel"
+    _dask_reads = False
 
     def __init__(self, url: URL, **kwargs: Any) -> None:
         super().__init__(url, **kwargs)
 
     def _read(self, **kwargs: Any) -> pd.DataFrame:
         """The whole sheet."""
-        reader = self._pandas_only("Excel")
+        reader = self._engine("Excel")
         with self._file() as file:
             return reader.read_excel(file, **kwargs)

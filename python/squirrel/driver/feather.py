@@ -27,20 +27,21 @@ class FeatherDriver(DataFrameDriver):
     """
 
     name = "feather"
+    _dask_reads = False
 
     def __init__(self, url: URL, *args: Any, **kwargs: Any) -> None:
         super().__init__(url, *args, **kwargs)
 
     def _read(self, **kwargs: Any) -> pd.DataFrame:
         """The whole file."""
-        reader = self._pandas_only("feather")
+        reader = self._engine("feather")
         with self._file() as file:
             return reader.read_feather(file, **kwargs)
 
     def _read_parts(self, **kwargs: Any) -> Iterator[pd.DataFrame] | None:
         if set(kwargs) - {"columns"}:
             return None
-        self._pandas_only("feather")
+        self._engine("feather")
         with self._file() as file:
             if file.read(6) != b"ARROW1":  # version 1 of Feather has no parts
                 return None

@@ -556,6 +556,7 @@ class AsyncContent:
     """
 
     def __init__(self, item: str, func: Callable[..., Any], executor: Executor) -> None:
+        self.stack = 1  # squirrel-core has it; nothing here looks at it
         self.future = executor.submit(func, item)
 
     def value(self, timeout: int | None = None) -> Any:
