@@ -309,6 +309,53 @@ def test_forks_and_ends(server: FaultServer, script: Callable) -> None:
     assert found.returncode == 0 and found.stdout.split() == [str(SAMPLES), "0"], found.stderr
 
 
+def test_a_forked_child_closes_its_parents_connections_and_nothing_else(server: FaultServer, script: Callable) -> None:
+    """libcurl may close a socket without a word; its number is another file's then, here a pipe's."""
+    found = script(
+        """
+        import os, socket, sys
+        import squirrel
+        stream = squirrel.open(sys.argv[1])
+        count = sum(1 for _ in stream)
+
+        def connections():
+            found = []
+            for number in map(int, os.listdir("/proc/self/fd")):
+                try:
+                    with socket.socket(fileno=os.dup(number)) as one:
+                        if one.family == socket.AF_INET and one.getpeername()[1] == int(sys.argv[2]):
+                            found.append(number)
+                except OSError:  # no socket, or not one that is connected
+                    pass
+            return found
+
+        def what(number):
+            try:
+                return os.fstat(number)[1:3]  # inode and device
+            except OSError:
+                return None
+
+        taken, *others = connections()
+        reading, writing = os.pipe()
+        os.dup2(writing, taken)
+        parents = {number: what(number) for number in others}
+        pid = os.fork()
+        if pid == 0:
+            same = sum(1 for _ in stream) == count
+            kept = what(taken) == what(writing)
+            closed = all(what(number) != inode for number, inode in parents.items())
+            os.write(1, f"{same} {kept} {closed}".encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        os._exit(0)  # its own engine has a pipe for a socket
+        """,
+        f"{server.url}/set",
+        str(server.port),
+        timeout=DEADLINE,
+    )
+    assert found.stdout == "True True True", found.stdout + found.stderr
+
+
 def _until(holds: Callable[[], bool]) -> bool:
     end = time.monotonic() + 60
     while not holds() and time.monotonic() < end:
