@@ -36,7 +36,7 @@ struct sqrl_config {
     size_t size;
     unsigned
         cpu_threads;     /* default: affinity mask and cgroup quota / sibling_processes */
-    unsigned io_threads; /* default 16; for network file systems */
+    unsigned io_threads; /* default 32; for network file systems */
     unsigned
         sibling_processes; /* processes that share the cores, e.g. DataLoader workers */
     uint64_t memory_budget_bytes; /* reads, blocks, windows and slots; default 192 MiB */

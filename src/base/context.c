@@ -8,7 +8,7 @@
 
 #include "inner.h"
 
-#define DEFAULT_IO_THREADS 16
+#define DEFAULT_IO_THREADS 32
 #define DEFAULT_BUDGET_BYTES ((uint64_t)192 << 20)
 #define MAX_THREADS 1024u
 

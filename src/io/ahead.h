@@ -14,7 +14,7 @@
 #include "io/io.h"
 
 /* Pieces are of equal size, at most this much. */
-#define SQRL_PIECE_BYTES ((size_t)6 << 20)
+#define SQRL_PIECE_BYTES ((size_t)4 << 20)
 
 struct sqrl_ahead;
 

@@ -33,6 +33,11 @@ void sqrl_fetch_limits(struct sqrl_iterator *it) {
     uint64_t left = budget > others ? budget - others : 0;
     it->fetch_most = SQRL_MAX(SQRL_MIN(left, MOST_AHEAD), LEAST_AHEAD);
     it->fetch_limit = it->plan->limited ? LEAST_AHEAD : it->fetch_most;
+    if (!it->remote)
+        return;
+    it->slabs_held +=
+        (size_t)it->fetch_most; /* what one wave gives back the next takes */
+    sqrl_slab_hold(it->context, (size_t)it->fetch_most);
 }
 
 static bool grant(struct sqrl_iterator *it, uint64_t bytes, bool force, bool only_look) {

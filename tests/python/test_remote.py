@@ -118,7 +118,7 @@ def test_native_shards_anywhere(tmp_path: Path) -> None:
 
 
 def test_many_ranges_are_one_request(tmp_path: Path) -> None:
-    """Blocks far from each other are asked for in one call; a pass asks for pieces of up to 6 MiB."""
+    """Blocks far from each other are asked for in one call; a pass asks for pieces of up to 4 MiB."""
     import numpy as np
 
     rng = np.random.default_rng(1)
@@ -134,7 +134,7 @@ def test_many_ranges_are_one_request(tmp_path: Path) -> None:
     Counted.requests.clear()
     assert sum(int(sample["x"].sum()) for sample in stream) == sum(int(s["x"].sum()) for s in samples)
     (size,) = (path.stat().st_size for path in (tmp_path / "d").glob("*.sqrl"))
-    assert len(Counted.requests) == -(-size // (6 << 20))
+    assert len(Counted.requests) == -(-size // (4 << 20))
 
 
 def test_a_small_shard_is_one_request() -> None:
@@ -150,7 +150,7 @@ def test_a_large_file_is_read_in_pieces() -> None:
     fsspec.filesystem("counted").pipe_file("/bucket/large.jsonl.gz", packed)
     assert numbers(squirrel.open("counted://bucket/large.jsonl.gz")) == list(range(120_000))
     sizes = [end - start for _, starts, ends in Counted.requests for start, end in zip(starts, ends)]
-    assert max(sizes) <= 6 << 20 and len(sizes) < 10 and sum(sizes) < 1.1 * len(packed)
+    assert max(sizes) <= 4 << 20 and len(sizes) < 10 and sum(sizes) < 1.1 * len(packed)
 
 
 def test_shards_are_opened_ahead_and_at_the_same_time() -> None:

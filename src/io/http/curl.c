@@ -4,6 +4,7 @@
  * come some twenty libraries). All calls after loading are made on the engine's thread,
  * but for those that only parse texts. Options that an old libcurl does not know are left
  * out, except those that guard something: then the transfer fails. */
+#include "io/http/poller.h"
 #include "io/http/transfer.h"
 
 #include <stdlib.h>
@@ -34,9 +35,9 @@
 #define CURL_FUNCTIONS(X)                                                                \
     X(global_init) X(easy_init) X(easy_cleanup) X(easy_reset) X(easy_setopt)             \
     X(easy_getinfo) X(easy_strerror) X(multi_init) X(multi_cleanup) X(multi_setopt)      \
-    X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_info_read)       \
-    X(multi_poll) X(multi_wakeup) X(slist_append) X(slist_free_all) X(getdate) X(url)    \
-    X(url_cleanup) X(url_get) X(url_set) X(free) X(version_info)
+    X(multi_add_handle) X(multi_remove_handle) X(multi_socket_action) X(multi_info_read) \
+    X(slist_append) X(slist_free_all) X(getdate) X(url) X(url_cleanup) X(url_get)        \
+    X(url_set) X(free) X(version_info)
 /* clang-format on */
 
 #define POINTER(name) __typeof__(curl_##name) *name;
@@ -108,6 +109,8 @@ struct kept {
 
 struct sqrl_curl {
     CURLM *multi;
+    struct sqrl_poller poller; /* sockets that libcurl waits for */
+    uint64_t due_ns;           /* when it wants to be called in any case; 0: never */
     void (*finished)(void *arg, struct sqrl_transfer *);
     void *arg;
     CURL *idle[MAX_IDLE_HANDLES];
@@ -152,11 +155,35 @@ static void find_trust(struct sqrl_curl *curl) {
     api.easy_cleanup(easy);
 }
 
+static int want_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *unused) {
+    struct sqrl_curl *curl = arg;
+    short events = what == CURL_POLL_IN      ? POLLIN
+                   : what == CURL_POLL_OUT   ? POLLOUT
+                   : what == CURL_POLL_INOUT ? POLLIN | POLLOUT
+                                             : 0;
+    (void)easy, (void)unused;
+    return sqrl_poller_want(&curl->poller, fd, events) ? 0 : -1;
+}
+
+static int want_time(CURLM *multi, long milliseconds, void *arg) {
+    struct sqrl_curl *curl = arg;
+    (void)multi;
+    curl->due_ns =
+        milliseconds < 0 ? 0 : sqrl_now_ns() + (uint64_t)milliseconds * 1000000;
+    return 0;
+}
+
 static bool open_multi(struct sqrl_curl *curl) {
+    curl->due_ns = 0;
     curl->multi = api.multi_init();
-    if (curl->multi)
-        api.multi_setopt(curl->multi, CURLMOPT_MAXCONNECTS, KEEP_CONNECTIONS);
-    return curl->multi != NULL;
+    if (!curl->multi)
+        return false;
+    api.multi_setopt(curl->multi, CURLMOPT_MAXCONNECTS, KEEP_CONNECTIONS);
+    api.multi_setopt(curl->multi, CURLMOPT_SOCKETFUNCTION, want_socket);
+    api.multi_setopt(curl->multi, CURLMOPT_SOCKETDATA, curl);
+    api.multi_setopt(curl->multi, CURLMOPT_TIMERFUNCTION, want_time);
+    api.multi_setopt(curl->multi, CURLMOPT_TIMERDATA, curl);
+    return true;
 }
 
 struct sqrl_curl *sqrl_curl_new(void (*finished)(void *arg, struct sqrl_transfer *),
@@ -167,9 +194,10 @@ struct sqrl_curl *sqrl_curl_new(void (*finished)(void *arg, struct sqrl_transfer
     curl->finished = finished;
     curl->arg = arg;
     find_trust(curl);
-    if (open_multi(curl))
+    if (sqrl_poller_init(&curl->poller, err) == SQRL_OK && open_multi(curl))
         return curl;
-    sqrl_error_set(err, SQRL_E_NO_MEMORY, "libcurl can't make a loop");
+    if (curl->poller.count > 0)
+        sqrl_error_set(err, SQRL_E_NO_MEMORY, "libcurl can't make a loop");
     sqrl_curl_free(curl);
     return NULL;
 }
@@ -179,13 +207,14 @@ void sqrl_curl_free(struct sqrl_curl *curl) {
         api.easy_cleanup(curl->idle[--curl->idle_count]);
     if (curl->multi)
         api.multi_cleanup(curl->multi);
+    sqrl_poller_reset(&curl->poller);
     free(curl->ca_file);
     free(curl->ca_folder);
     free(curl);
 }
 
 void sqrl_curl_wake(struct sqrl_curl *curl) {
-    api.multi_wakeup(curl->multi);
+    sqrl_poller_wake(&curl->poller);
 }
 
 /* --- sockets --- */
@@ -263,6 +292,7 @@ unsigned sqrl_curl_sockets(const struct sqrl_curl *curl) {
 }
 
 void sqrl_curl_forked(struct sqrl_curl *curl) {
+    sqrl_poller_forked(&curl->poller);
     for (size_t i = 0; i < MAX_SOCKETS; i++) {
         struct kept *kept = &curl->sockets[i];
         int fd = __atomic_exchange_n(&kept->fd, 0, __ATOMIC_ACQUIRE) - 1;
@@ -276,8 +306,7 @@ void sqrl_curl_forked(struct sqrl_curl *curl) {
 void sqrl_curl_hang_up(struct sqrl_curl *curl) {
     while (curl->idle_count > 0)
         api.easy_cleanup(curl->idle[--curl->idle_count]);
-    /* There is no other way to close kept connections; the sleep's pipe is a new one
-     * then, so nobody may wake while this runs: the engine holds its lock. */
+    /* There is no other way to close kept connections. */
     api.multi_cleanup(curl->multi);
     while (!open_multi(curl))
         usleep(1000);
@@ -591,9 +620,9 @@ static void finish(struct sqrl_curl *curl, CURL *easy, CURLcode code) {
     curl->finished(curl->arg, t);
 }
 
-void sqrl_curl_run(struct sqrl_curl *curl, unsigned milliseconds) {
-    int running = 0, left = 0;
-    api.multi_perform(curl->multi, &running);
+/* Takes back what is done; true when there was any. */
+static bool finish_all(struct sqrl_curl *curl) {
+    int left = 0;
     bool any = false;
     CURLMsg *message;
     while ((message = api.multi_info_read(curl->multi, &left)) != NULL) {
@@ -602,8 +631,41 @@ void sqrl_curl_run(struct sqrl_curl *curl, unsigned milliseconds) {
             finish(curl, message->easy_handle, message->data.result);
         }
     }
-    if (!any)
-        api.multi_poll(curl->multi, NULL, 0, (int)milliseconds, NULL);
+    return any;
+}
+
+/* Calls libcurl if its time has come. */
+static void keep_time(struct sqrl_curl *curl) {
+    int running = 0;
+    if (curl->due_ns == 0 || curl->due_ns > sqrl_now_ns())
+        return;
+    curl->due_ns = 0;
+    api.multi_socket_action(curl->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+}
+
+static void move_bytes(struct sqrl_curl *curl) {
+    int running = 0;
+    for (size_t i = 0; i < curl->poller.ready_count; i++) {
+        short events = curl->poller.ready[i].revents;
+        bool broken = events & (POLLERR | POLLNVAL); /* reading and writing tell how */
+        int mask = (broken || events & (POLLIN | POLLHUP) ? CURL_CSELECT_IN : 0) |
+                   (broken || events & POLLOUT ? CURL_CSELECT_OUT : 0);
+        api.multi_socket_action(curl->multi, curl->poller.ready[i].fd, mask, &running);
+    }
+}
+
+void sqrl_curl_run(struct sqrl_curl *curl, unsigned milliseconds) {
+    keep_time(curl);
+    if (finish_all(curl))
+        return;
+    uint64_t now = sqrl_now_ns();
+    if (curl->due_ns > 0 && curl->due_ns < now + (uint64_t)milliseconds * 1000000)
+        milliseconds =
+            curl->due_ns > now ? (unsigned)((curl->due_ns - now) / 1000000 + 1) : 0;
+    sqrl_poller_wait(&curl->poller, milliseconds);
+    move_bytes(curl);
+    keep_time(curl);
+    (void)finish_all(curl);
 }
 
 /* --- texts --- */

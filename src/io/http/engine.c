@@ -19,7 +19,7 @@
 #define TICK_NS (50 * MS)
 #define IDLE_NS (25 * SECOND)
 #define LEAVE_NS SECOND
-#define FIRST_LIMIT 16u
+#define FIRST_LIMIT 20u
 #define LEAST_LIMIT 2u
 #define MOST_LIMIT 64u
 #define WINDOW_NS (400 * MS)
@@ -462,9 +462,7 @@ static void hang_up(struct sqrl_http *http) {
     if (http->active || http->waiting || sqrl_curl_sockets(http->curl) == 0 ||
         sqrl_now_ns() - http->busy_ns < __atomic_load_n(&http->idle_ns, __ATOMIC_RELAXED))
         return;
-    pthread_mutex_lock(&http->lock); /* nobody may wake it now */
     sqrl_curl_hang_up(http->curl);
-    pthread_mutex_unlock(&http->lock);
 }
 
 static void *run(void *arg) {

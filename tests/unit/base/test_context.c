@@ -7,7 +7,7 @@ static void test_config(void **state) {
     struct sqrl_error err;
     assert_int_equal(sqrl_context_new(NULL, &context, &err), SQRL_OK);
     assert_int_equal(sqrl_budget_limit(context), 201326592); /* 192 MiB */
-    assert_int_equal(sqrl_context_io_threads(context), 16);
+    assert_int_equal(sqrl_context_io_threads(context), 32);
     assert_int_equal(sqrl_context_cpu_threads(context), sqrl_default_threads(1));
     sqrl_context_set_siblings(context, 100000);
     assert_int_equal(sqrl_context_cpu_threads(context), 1);
@@ -42,7 +42,7 @@ static void test_config_of_another_size(void **state) {
                               .io_threads = 99};
     assert_int_equal(sqrl_context_new(&old, &context, NULL), SQRL_OK);
     assert_int_equal(sqrl_context_cpu_threads(context), 4);
-    assert_int_equal(sqrl_context_io_threads(context), 16);
+    assert_int_equal(sqrl_context_io_threads(context), 32);
     sqrl_context_unref(context);
 }
 

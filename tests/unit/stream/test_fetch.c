@@ -228,7 +228,7 @@ static void check_ordered(const uint64_t *ids) {
 }
 
 static uint64_t pieces(uint64_t bytes) {
-    return (bytes + 6 * MIB - 1) / (6 * MIB);
+    return (bytes + 4 * MIB - 1) / (4 * MIB);
 }
 
 static uint64_t ids[SAMPLES];
@@ -251,7 +251,7 @@ static uint64_t data_of(struct sqrl_source *source, uint64_t *bytes) {
     return requests;
 }
 
-/* A cold epoch in order: each shard once, in pieces of at most 6 MiB, its index in one of
+/* A cold epoch in order: each shard once, in pieces of at most 4 MiB, its index in one of
  * them; the next one without the index. */
 static void counts_in_order(void **state) {
     struct sqrl_fs *fs = throttled();
