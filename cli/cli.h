@@ -119,9 +119,10 @@ struct cli_input {
     struct sqrl_plan *plan; /* NULL: standard input */
     uint64_t take;          /* what is counted outside of the plan */
     uint64_t epoch;
-    const char
-        *state_file; /* --state: where to go on, and where to write how far it came */
-    char *state;     /* its text, and afterwards the new one */
+    const char *state_file; /* --state: where to write how far it came; or NULL */
+    char **from;            /* [from_count]: states to go on from */
+    size_t from_count;
+    char *state; /* the new one, afterwards */
 };
 SQRL_CHECK int cli_input_open(const struct cli_args *args, const char *url,
                               struct cli_input *out, struct sqrl_error *err);
@@ -130,10 +131,17 @@ void cli_input_close(struct cli_input *input);
 SQRL_CHECK int cli_input_save(const struct cli_args *args, const struct cli_input *input,
                               struct sqrl_error *err);
 /* Options of order that cat and head take beside those of plans. */
+/* states.c: input->from of --state and --from; an error where --state can't be written.
+ */
+SQRL_CHECK int cli_states_read(const struct cli_args *args, struct cli_input *input,
+                               struct sqrl_error *err);
+void cli_states_free(struct cli_input *input);
 #define CLI_ORDER_OPTIONS                                                                \
     {"epoch", 0, "N", "with --shuffle: another order of the same seed"},                 \
-        {"rank", 0, "R", "only the part of rank R (with --world-size)"}, {               \
-        "world-size", 0, "N", "of N ranks"                                               \
+        {"window", 0, "SIZE", "of --shuffle, in memory together; none: no window"},      \
+        {"rank", 0, "R", "only the part of rank R (with --world-size)"},                 \
+        {"world-size", 0, "N", "of N ranks"}, {                                          \
+        "tail", 0, "HOW", "of ranks' parts: uneven, pad (equally long) or drop"          \
     }
 
 /* Calls `visit` for every sample, and with block NULL when standard input makes wait:
@@ -144,6 +152,11 @@ typedef int (*cli_sample_fn)(void *arg, const struct sqrl_projection *projection
                              struct sqrl_error *err);
 SQRL_CHECK int cli_input_each(const struct cli_args *args, struct cli_input *input,
                               cli_sample_fn visit, void *arg, struct sqrl_error *err);
+
+/* mixed.c: the same of all URLs mixed by --mix; fills in *input, which cli_input_save and
+ * cli_input_close take afterwards. input->url is that of the sample. */
+SQRL_CHECK int cli_mix_each(const struct cli_args *args, struct cli_input *input,
+                            cli_sample_fn visit, void *arg, struct sqrl_error *err);
 
 /* Adds a sample as the projection (NULL: whole) shows it. */
 SQRL_CHECK int cli_pack_sample(struct sqrl_packer *packer,

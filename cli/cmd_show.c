@@ -9,7 +9,7 @@
 /* Lines go out in large pieces, or when standard input makes wait. */
 struct printer {
     struct sqrl_bytes lines;
-    const char *url;
+    const struct cli_input *input; /* says which URL */
 };
 
 static int flush_lines(struct printer *printer, struct sqrl_error *err) {
@@ -32,9 +32,8 @@ static int print_sample(void *arg, const struct sqrl_projection *projection,
         struct sqrl_place place = sqrl_block_place(block, index);
         if (place.sample != SQRL_UNKNOWN)
             sqrl_error_at(err, code, "sample %llu", (unsigned long long)place.sample);
-        return strcmp(printer->url, "-") == 0
-                   ? code
-                   : sqrl_error_at(err, code, "%s", printer->url);
+        const char *url = printer->input->url;
+        return strcmp(url, "-") == 0 ? code : sqrl_error_at(err, code, "%s", url);
     }
     code = sqrl_bytes_append(&printer->lines, "\n", 1, err);
     if (code == SQRL_OK && printer->lines.size >= FLUSH_BYTES)
@@ -47,16 +46,21 @@ static int print_samples(struct cli_args *args) {
     struct printer printer = {0};
     struct sqrl_error err = {0};
     int code = SQRL_OK;
-    if (cli_value(args, "state") && args->words > 1) {
-        code = sqrl_error_set(&err, SQRL_E_INVALID, "--state goes with one URL");
+    bool mixed = cli_value(args, "mix");
+    if ((cli_value(args, "state") || cli_value(args, "from")) && args->words > 1 &&
+        !mixed) {
+        code = sqrl_error_set(&err, SQRL_E_INVALID,
+                              "--state and --from go with one URL, or with --mix");
         return cli_fail(args, &err);
     }
-    for (size_t i = 0; i < args->words && code == SQRL_OK; i++) {
-        struct cli_input input;
-        printer.url = args->word[i];
-        code = cli_input_open(args, args->word[i], &input, &err);
+    for (size_t i = 0; i < (mixed ? 1 : args->words) && code == SQRL_OK; i++) {
+        struct cli_input input = {0};
+        printer.input = &input;
+        if (!mixed)
+            code = cli_input_open(args, args->word[i], &input, &err);
         if (code == SQRL_OK)
-            code = cli_input_each(args, &input, print_sample, &printer, &err);
+            code = mixed ? cli_mix_each(args, &input, print_sample, &printer, &err)
+                         : cli_input_each(args, &input, print_sample, &printer, &err);
         if (input.state) { /* only what went out counts as given */
             int saved = flush_lines(&printer, code ? NULL : &err);
             if (saved == SQRL_OK)
@@ -79,6 +83,12 @@ static const struct cli_option cat_options[] = {
     CLI_PLAN_OPTIONS,
     CLI_ORDER_OPTIONS,
     {"state", 0, "FILE", "goes on where FILE says, and writes there how far it came"},
+    {"from", 0, "FILES",
+     "begins where these states stand: of all ranks, separated by commas"},
+    {"mix", 0, "WEIGHTS", "all URLs mixed in these proportions: 0.8,0.2"},
+    {"mix-seed", 0, "SEED", "of --mix: another order of it"},
+    {"quota", 0, "N", "of --mix: each N samples hold exactly as many of each URL"},
+    {"stop", 0, "WHEN", "of --mix: first, all (came to their end once) or forever"},
     {0}};
 
 static int run_head(struct cli_args *args) {

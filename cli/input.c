@@ -105,7 +105,9 @@ static int add_number(const struct cli_args *args, const char *option, number_st
 
 static int add_rank(const struct cli_args *args, struct sqrl_plan **plan,
                     struct sqrl_error *err) {
+    static const char *const TAILS[] = {"pad", "drop", "uneven"};
     struct sqrl_distribute_options o = {.size = sizeof o, .tail = SQRL_TAIL_UNEVEN};
+    const char *tail = cli_value(args, "tail");
     struct sqrl_plan *next = NULL;
     if (!cli_value(args, "rank") && !cli_value(args, "world-size"))
         return SQRL_OK;
@@ -115,6 +117,15 @@ static int add_rank(const struct cli_args *args, struct sqrl_plan **plan,
     if (code == SQRL_OK && !o.topology.world_size)
         code = sqrl_error_set(err, SQRL_E_INVALID,
                               "--rank and --world-size are given together");
+    for (unsigned t = 0; code == SQRL_OK && tail && t <= 3; t++) {
+        if (t == 3)
+            code = sqrl_error_set(err, SQRL_E_INVALID,
+                                  "--tail is pad, drop or uneven, not \"%.40s\"", tail);
+        else if (strcmp(tail, TAILS[t]) == 0) {
+            o.tail = (enum sqrl_tail)t;
+            break;
+        }
+    }
     if (code == SQRL_OK)
         code = sqrl_plan_distribute(*plan, &o, &next, err);
     return advance(plan, next, code);
@@ -158,7 +169,8 @@ int cli_plan(const struct cli_args *args, const char *url, struct sqrl_plan **ou
         code = add_rank(args, out, err);
     if (code == SQRL_OK)
         code = add_number(args, "skip", sqrl_plan_skip, out, err);
-    if (code == SQRL_OK && !cli_value(args, "state")) /* else of this call, not of all */
+    /* else of this call, not of all; or of the mixture */
+    if (code == SQRL_OK && !cli_value(args, "state") && !cli_value(args, "mix"))
         code = add_number(args, "take", sqrl_plan_take, out, err);
     if (code == SQRL_OK)
         code = add_names(args, "select", sqrl_plan_select, out, err);
@@ -340,16 +352,13 @@ static int each_of_plan(struct cli_input *input, cli_sample_fn visit, void *arg,
                         struct sqrl_error *err) {
     enum { SLICE_NS = 50 * 1000 * 1000 };
     const struct sqrl_projection *projection = sqrl_plan_projection(input->plan);
-    const char *states[] = {input->state};
     struct sqrl_iterator_options options = {.size = sizeof options,
                                             .epoch = input->epoch,
-                                            .state = states,
-                                            .states = input->state != NULL};
+                                            .state = (const char *const *)input->from,
+                                            .states = input->from_count};
     struct sqrl_iterator *iterator = NULL;
     uint64_t unread = 0;
     int code = sqrl_iterator_start(input->plan, &options, &iterator, err);
-    free(input->state);
-    input->state = NULL;
     while (code == SQRL_OK && input->take) {
         struct sqrl_run *run = NULL;
         while (!sqrl_iterator_wait(iterator, SLICE_NS) && !cli_interrupted())
@@ -370,68 +379,12 @@ static int each_of_plan(struct cli_input *input, cli_sample_fn visit, void *arg,
     return code;
 }
 
-/* --- states --- */
-#define MAX_STATE_BYTES (UINT64_C(1) << 30) /* what sqrl_iterator_options takes */
-
-/* Through the file system, which refuses devices: those have no end. */
-static int read_state(const struct cli_args *args, struct cli_input *input,
-                      struct sqrl_error *err) {
-    struct sqrl_fs *fs = NULL;
-    struct sqrl_file *file = NULL;
-    char *path = NULL;
-    int code = sqrl_fs_for_url(args->context, input->state_file, NULL, &fs, &path, err);
-    if (code == SQRL_OK)
-        code = sqrl_file_open(fs, path, &file, err);
-    uint64_t size = code ? 0 : sqrl_file_size(file);
-    if (code == SQRL_OK && size > MAX_STATE_BYTES)
-        code = sqrl_error_set(err, SQRL_E_LIMIT,
-                              "%s: %llu bytes are no state: give the file that --state "
-                              "made",
-                              input->state_file, (unsigned long long)size);
-    if (code == SQRL_OK && !(input->state = malloc((size_t)size + 1)))
-        code = sqrl_error_set(err, SQRL_E_NO_MEMORY, "no memory for %llu bytes of state",
-                              (unsigned long long)size);
-    if (code == SQRL_OK) {
-        input->state[size] = 0;
-        code = sqrl_file_read_exact(file, 0, input->state, (size_t)size, NULL, err);
-    }
-    sqrl_file_unref(file);
-    free(path);
-    sqrl_fs_unref(fs);
-    if (code != SQRL_E_NOT_FOUND)
-        return code;
-    sqrl_error_clear(err);
-    return SQRL_OK; /* the first call: from the beginning */
-}
-
-int cli_input_save(const struct cli_args *args, const struct cli_input *input,
-                   struct sqrl_error *err) {
-    struct sqrl_fs *fs = NULL;
-    struct sqrl_file_writer *writer = NULL;
-    char *path = NULL;
-    if (!input->state_file || !input->state)
-        return SQRL_OK;
-    int code = sqrl_fs_for_url(args->context, input->state_file, NULL, &fs, &path, err);
-    if (code == SQRL_OK)
-        code = sqrl_file_create(fs, path, true, &writer, err);
-    if (code == SQRL_OK)
-        code = sqrl_file_write(writer, input->state, strlen(input->state), err);
-    if (code == SQRL_OK)
-        code = sqrl_file_write(writer, "\n", 1, err);
-    if (code == SQRL_OK)
-        code = sqrl_file_commit(writer, err);
-    else if (writer)
-        sqrl_file_abort(writer);
-    free(path);
-    sqrl_fs_unref(fs);
-    return code;
-}
-
 /* --- both --- */
 static int open_standard_input(const struct cli_args *args, struct cli_input *out,
                                struct sqrl_error *err) {
     static const char *const stages[] = {"where", "select", "drop",       "shuffle",
-                                         "skip",  "rank",   "world-size", "state"};
+                                         "skip",  "rank",   "world-size", "state",
+                                         "from",  "mix"};
     for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
         if (cli_value(args, stages[i]))
             return sqrl_error_set(
@@ -456,16 +409,15 @@ int cli_input_open(const struct cli_args *args, const char *url, struct cli_inpu
         code = cli_number(args, "epoch", 0, &out->epoch, err);
     if (code == SQRL_OK && out->state_file)
         code = cli_number(args, "take", UINT64_MAX, &out->take, err);
-    if (code == SQRL_OK && out->state_file)
-        code = read_state(args, out, err);
+    if (code == SQRL_OK)
+        code = cli_states_read(args, out, err);
     return code;
 }
 
 void cli_input_close(struct cli_input *input) {
     sqrl_plan_unref(input->plan);
     input->plan = NULL;
-    free(input->state);
-    input->state = NULL;
+    cli_states_free(input);
 }
 
 int cli_input_each(const struct cli_args *args, struct cli_input *input,

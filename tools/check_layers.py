@@ -15,7 +15,7 @@ PUBLIC = {
     "io": ["fs.h", "cache.h"],
     "format": ["format.h"],
     "driver": ["source.h", "pack.h"],
-    "stream": ["stream.h", "batch.h", "mix.h", "quality.h"],
+    "stream": ["stream.h", "batch.h", "mix.h", "mixture.h", "quality.h"],
     "handoff": ["arrow.h", "dlpack.h"],
     "catalog": ["catalog.h"],
 }

@@ -20,6 +20,7 @@
 #include "cache.h"
 #include "fs.h"
 #include "mix.h"
+#include "mixture.h"
 #include "option.h"
 #include "pack.h"
 #include "quality.h"

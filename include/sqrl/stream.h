@@ -61,8 +61,10 @@ SQRL_API void sqrl_plan_unref(struct sqrl_plan *plan);
 SQRL_CHECK int sqrl_plan_filter(struct sqrl_plan *plan, const char *expression,
                                 struct sqrl_plan **out, struct sqrl_error *err);
 /* Keeps only, or removes, fields; dotted names reach into maps. A selected field that a
- * sample lacks is left out of it. Where a name reaches into a map, the map comes apart:
- * its fields go on one by one under their dotted names. */
+ * sample lacks is left out of it; one that no sample has is SQRL_E_NOT_FOUND when the
+ * plan is run, where that is known without reading (native shards with commits). Where a
+ * name reaches into a map, the map comes apart: its fields go on one by one under their
+ * dotted names. */
 SQRL_CHECK int sqrl_plan_select(struct sqrl_plan *plan, const char *const *names,
                                 size_t count, struct sqrl_plan **out,
                                 struct sqrl_error *err);
@@ -233,9 +235,15 @@ SQRL_CHECK int sqrl_plan_batch(struct sqrl_plan *plan,
 
 SQRL_API struct sqrl_source *sqrl_plan_get_source(const struct sqrl_plan *plan);
 /* True while sample i of the plan is sample i of its source: no stage but select, drop,
- * rename and prefetch. Then sqrl_source_get_many and sqrl_projection_apply give samples
- * of the plan by position. */
+ * rename and prefetch. Then sqrl_plan_get_many and sqrl_projection_apply give samples of
+ * the plan by position. */
 SQRL_API bool sqrl_plan_keeps_positions(const struct sqrl_plan *plan);
+/* sqrl_source_get_many of the plan's source; where that keeps its fields in groups, of
+ * those only that the plan needs. SQRL_E_INVALID where the plan does not keep positions,
+ * SQRL_E_NOT_FOUND for a select of a field that no sample has. */
+SQRL_CHECK int sqrl_plan_get_many(struct sqrl_plan *plan, const uint64_t *indices,
+                                  size_t count, const struct sqrl_cancel *cancel,
+                                  struct sqrl_samples **out, struct sqrl_error *err);
 SQRL_API bool sqrl_plan_is_batched(const struct sqrl_plan *plan);
 /* Samples (or batches) an iterator will give, or SQRL_UNKNOWN before a filter has run.
  * Behind distribute: of this rank and worker. */

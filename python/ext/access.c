@@ -125,7 +125,8 @@ enum { QUICK_BYTES = 16 << 20 }; /* read from local files in some ten millisecon
 struct access {
     struct ext_call call;
     struct sqrl_source *source;
-    uint64_t *indices; /* [count], owned */
+    struct sqrl_plan *plan; /* of run_read */
+    uint64_t *indices;      /* [count], owned */
     size_t count;
     struct sqrl_key *keys; /* [count], owned, with `texts`; or NULL */
     char *texts;
@@ -139,6 +140,7 @@ static void access_drop(struct ext_call *call) {
     struct access *access = (struct access *)call;
     sqrl_samples_release(access->got);
     sqrl_source_unref(access->source);
+    sqrl_plan_unref(access->plan);
     free(access->indices);
     free(access->keys);
     free(access->texts);
@@ -167,8 +169,8 @@ static void run_count(struct ext_call *call) {
 
 static void run_read(struct ext_call *call) {
     struct access *access = (struct access *)call;
-    access->rc = sqrl_source_get_many(access->source, access->indices, access->count,
-                                      &call->cancel, &access->got, &access->err);
+    access->rc = sqrl_plan_get_many(access->plan, access->indices, access->count,
+                                    &call->cancel, &access->got, &access->err);
 }
 
 static void run_find(struct ext_call *call) {
@@ -246,6 +248,7 @@ static struct access *read_samples(struct ext_state *state, struct sqrl_plan *pl
     struct sqrl_source *source = sqrl_plan_get_source(plan);
     struct access *access = access_new(source, run_read);
     if (access != NULL) {
+        access->plan = sqrl_plan_ref(plan);
         access->indices = indices->items;
         access->count = indices->count;
         indices->items = NULL;

@@ -299,15 +299,15 @@ static int slice_read(struct worker *worker, const struct slice *slice,
             sqrl_block_unref(there);
             continue;
         }
-        if (batch->count &&
-            (batch->count == NEEDS || batch->bytes + info.raw_bytes > most))
+        uint64_t cost = sqrl_shard_reader_block_cost(reader, &info);
+        if (batch->count && (batch->count == NEEDS || batch->bytes + cost > most))
             rc = batch_run(worker, reader, batch, base, err);
         size_t n = batch->count++;
         batch->block[n] = block;
         batch->from[n] = i;
         batch->to[n] = end;
         batch->keep[n] = !cheap;
-        batch->bytes += info.raw_bytes;
+        batch->bytes += cost;
     }
     if (rc == SQRL_OK && batch->count)
         rc = batch_run(worker, reader, batch, base, err);

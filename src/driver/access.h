@@ -22,6 +22,9 @@ SQRL_CHECK int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader,
                                            const struct sqrl_cancel *cancel,
                                            struct sqrl_block **out, size_t *loaded,
                                            struct sqrl_error *err);
+/* What a block is in memory, with what is joined to it, as far as averages tell. */
+uint64_t sqrl_shard_reader_block_cost(const struct sqrl_shard_reader *reader,
+                                      const struct sqrl_block_info *info);
 /* A row of a subset's shard as the number in the shard (subset.c); and back. */
 bool sqrl_source_row_find(const struct sqrl_source *source, uint64_t shard,
                           uint64_t number, uint64_t *row);

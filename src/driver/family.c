@@ -78,6 +78,20 @@ uint64_t sqrl_families_raw_bytes(const struct sqrl_families *families, const uin
     return raw;
 }
 
+double sqrl_family_ratio(const struct sqrl_source *source, uint64_t shard) {
+    const struct sqrl_families *f = source->families;
+    double all = 0, lead = 0;
+    for (uint32_t g = 0; g < f->groups; g++) {
+        enum sqrl_part_use part = sqrl_part_use(f, source->use, shard, g);
+        if (part == SQRL_PART_NOT)
+            continue;
+        all += (double)f->group[g].shard[shard].raw_bytes;
+        if (part == SQRL_PART_LEADS)
+            lead = (double)f->group[g].shard[shard].raw_bytes;
+    }
+    return lead > 0 ? all / lead : 1;
+}
+
 /* --- what is there, for users --- */
 
 uint32_t sqrl_source_groups(const struct sqrl_source *source) {

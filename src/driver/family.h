@@ -64,6 +64,9 @@ SQRL_CHECK int sqrl_schema_unite(struct sqrl_schema *to, const struct sqrl_schem
 uint64_t sqrl_families_raw_bytes(const struct sqrl_families *families, const uint8_t *use,
                                  uint64_t shard);
 
+/* How many times the bytes of the part that leads those of all parts in use are. */
+double sqrl_family_ratio(const struct sqrl_source *source, uint64_t shard);
+
 /* --- family_join.c --- */
 struct sqrl_core;
 /* Adds to a block of the leading part, freshly loaded, whose first sample is `first` of
@@ -71,6 +74,13 @@ struct sqrl_core;
 SQRL_CHECK int sqrl_family_join(struct sqrl_source *source, struct sqrl_core *core,
                                 uint64_t first, const struct sqrl_cancel *cancel,
                                 struct sqrl_block *block, struct sqrl_error *err);
+/* The same for many blocks of one shard, by rising numbers: what they need of a part is
+ * read in one go. */
+SQRL_CHECK int sqrl_family_join_many(struct sqrl_source *source, struct sqrl_core *core,
+                                     const uint64_t *first,
+                                     struct sqrl_block *const *block, size_t count,
+                                     const struct sqrl_cancel *cancel,
+                                     struct sqrl_error *err);
 /* Another part of the shard, opened now or before; it lives as long as the core. */
 SQRL_CHECK int sqrl_family_part(struct sqrl_source *source, struct sqrl_core *core,
                                 uint32_t group, struct sqrl_core **out,

@@ -11,6 +11,30 @@
 #include "driver/source_inner.h"
 #include "value/value.h"
 
+/* Blocks of a part that were read ahead, in rising order. */
+enum { HELD_BYTES = 32 << 20 };
+struct held {
+    struct held_block {
+        uint64_t number;
+        struct sqrl_block *block; /* NULL: not read yet */
+        bool keep;                /* the rows of it are not used up */
+    } * item;
+    size_t count;
+};
+
+static struct sqrl_block *find_held(const struct held *held, uint64_t number) {
+    size_t low = 0, high = held ? held->count : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (held->item[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = held && low < held->count && held->item[low].number == number;
+    return found ? sqrl_block_ref(held->item[low].block) : NULL;
+}
+
 /* Pieces of blocks: of one part after another. */
 struct rows {
     struct sqrl_block_rows *item;
@@ -108,7 +132,7 @@ static int add_rows(struct rows *rows, struct sqrl_block_rows piece,
 /* Rows [first, first + count) of one part. */
 static int collect(struct sqrl_source *source, struct sqrl_core *core, uint32_t group,
                    uint64_t first, uint64_t count, const struct sqrl_cancel *cancel,
-                   struct rows *rows, struct sqrl_error *err) {
+                   const struct held *held, struct rows *rows, struct sqrl_error *err) {
     const struct sqrl_family_group *g = &source->families->group[group];
     struct sqrl_core *part;
     int rc = sqrl_family_part(source, core, group, &part, err);
@@ -119,7 +143,9 @@ static int collect(struct sqrl_source *source, struct sqrl_core *core, uint32_t 
         struct sqrl_block_rows piece = {.added = g->group.added};
         part->format->block_info(part->state, number, &info);
         bool keep = info.first < first || info.first + info.samples > end;
-        rc = part_block(source, part, group, number, keep, cancel, &piece.block, err);
+        piece.block = find_held(held, number);
+        if (!piece.block)
+            rc = part_block(source, part, group, number, keep, cancel, &piece.block, err);
         if (rc) {
             const char *path = g->shard[core->shard].path;
             return sqrl_error_at_path(err, rc, path, path + source->prefix_size);
@@ -132,20 +158,127 @@ static int collect(struct sqrl_source *source, struct sqrl_core *core, uint32_t 
     return rc;
 }
 
-int sqrl_family_join(struct sqrl_source *source, struct sqrl_core *core, uint64_t first,
-                     const struct sqrl_cancel *cancel, struct sqrl_block *block,
-                     struct sqrl_error *err) {
+static int join(struct sqrl_source *source, struct sqrl_core *core, uint64_t first,
+                const struct sqrl_cancel *cancel, const struct held *held,
+                struct sqrl_block *block, struct sqrl_error *err) {
     const struct sqrl_families *f = source->families;
     struct rows rows = {0};
     int rc = SQRL_OK;
     for (uint32_t g = 0; rc == SQRL_OK && g < f->groups; g++)
         if (sqrl_part_use(f, source->use, core->shard, g) == SQRL_PART_JOINED)
-            rc = collect(source, core, g, first, block->count, cancel, &rows, err);
+            rc = collect(source, core, g, first, block->count, cancel,
+                         held ? &held[g] : NULL, &rows, err);
     if (rc == SQRL_OK && rows.count)
         rc = sqrl_block_join(block, rows.item, rows.count, err);
     for (size_t i = 0; i < rows.count; i++)
         sqrl_block_unref(rows.item[i].block);
     free(rows.item);
+    return rc;
+}
+
+int sqrl_family_join(struct sqrl_source *source, struct sqrl_core *core, uint64_t first,
+                     const struct sqrl_cancel *cancel, struct sqrl_block *block,
+                     struct sqrl_error *err) {
+    return join(source, core, first, cancel, NULL, block, err);
+}
+
+/* --- many blocks at once --- */
+
+/* Which blocks of the part cover the rows of these blocks, in rising order; those that
+ * the cache has are held already. Not more than HELD_BYTES: others are read one by one.
+ */
+static int list_held(struct sqrl_source *source, const struct sqrl_core *part,
+                     uint32_t group, const uint64_t *first,
+                     struct sqrl_block *const *block, size_t count, struct held *held,
+                     struct sqrl_error *err) {
+    struct sqrl_families *f = source->families;
+    uint64_t key = part->shard * f->groups + group, bytes = 0, next = 0;
+    size_t room = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct sqrl_block_info info;
+        uint64_t end = first[i] + block[i]->count;
+        for (uint64_t n = block_of(part, first[i], &info); n < part->info.blocks; n++) {
+            part->format->block_info(part->state, n, &info);
+            if (info.first >= end || bytes + info.raw_bytes > HELD_BYTES)
+                break;
+            if (n < next)
+                continue;
+            next = n + 1;
+            bytes += info.raw_bytes;
+            if (held->count == room) {
+                room = room ? 2 * room : 16;
+                struct held_block *grown =
+                    sqrl_realloc(held->item, room * sizeof *grown, "parts", err);
+                if (!grown)
+                    return SQRL_E_NO_MEMORY;
+                held->item = grown;
+            }
+            held->item[held->count++] = (struct held_block){
+                n, sqrl_block_cache_get(&f->blocks, key, n),
+                info.first < first[i] || info.first + info.samples > end};
+        }
+    }
+    return SQRL_OK;
+}
+
+/* Those that nobody has yet, in one batched read. */
+static int load_held(struct sqrl_source *source, struct sqrl_core *part, uint32_t group,
+                     const struct sqrl_cancel *cancel, struct held *held,
+                     struct sqrl_error *err) {
+    struct sqrl_families *f = source->families;
+    size_t wanted = 0, loaded = 0;
+    uint64_t *number = sqrl_malloc(held->count * sizeof *number + 1, "parts", err);
+    struct sqrl_block **block = sqrl_calloc(held->count + 1, sizeof *block, "parts", err);
+    int rc = number && block ? SQRL_OK : SQRL_E_NO_MEMORY;
+    for (size_t i = 0; rc == SQRL_OK && i < held->count; i++)
+        if (!held->item[i].block)
+            number[wanted++] = held->item[i].number;
+    if (rc == SQRL_OK && wanted)
+        rc = part->format->load_many(part->state, number, wanted, cancel, block, &loaded,
+                                     err);
+    for (size_t i = 0, at = 0; i < held->count && at < loaded; i++) {
+        if (held->item[i].block)
+            continue;
+        held->item[i].block = block[at++];
+        held->item[i].block->shard = part->shard * f->groups + group;
+        held->item[i].block->number = held->item[i].number;
+        if (held->item[i].keep)
+            sqrl_block_cache_put(&f->blocks, held->item[i].block);
+    }
+    free(number);
+    free(block);
+    if (rc) {
+        const char *path = f->group[group].shard[part->shard].path;
+        return sqrl_error_at_path(err, rc, path, path + source->prefix_size);
+    }
+    return SQRL_OK;
+}
+
+int sqrl_family_join_many(struct sqrl_source *source, struct sqrl_core *core,
+                          const uint64_t *first, struct sqrl_block *const *block,
+                          size_t count, const struct sqrl_cancel *cancel,
+                          struct sqrl_error *err) {
+    const struct sqrl_families *f = source->families;
+    struct held *held = sqrl_calloc(f->groups, sizeof *held, "parts", err);
+    int rc = held ? SQRL_OK : SQRL_E_NO_MEMORY;
+    for (uint32_t g = 0; rc == SQRL_OK && g < f->groups; g++) {
+        struct sqrl_core *part;
+        if (sqrl_part_use(f, source->use, core->shard, g) != SQRL_PART_JOINED)
+            continue;
+        rc = sqrl_family_part(source, core, g, &part, err);
+        if (rc == SQRL_OK)
+            rc = list_held(source, part, g, first, block, count, &held[g], err);
+        if (rc == SQRL_OK)
+            rc = load_held(source, part, g, cancel, &held[g], err);
+    }
+    for (size_t i = 0; rc == SQRL_OK && i < count; i++)
+        rc = join(source, core, first[i], cancel, held, block[i], err);
+    for (uint32_t g = 0; held && g < f->groups; g++) {
+        for (size_t i = 0; i < held[g].count; i++)
+            sqrl_block_unref(held[g].item[i].block);
+        free(held[g].item);
+    }
+    free(held);
     return rc;
 }
 

@@ -405,6 +405,7 @@ static void packer_free(struct sqrl_packer *p) {
         sqrl_pack_shard_free(lane->shard);
         sqrl_pack_job_free(lane->current);
         sqrl_group_reset(&lane->group);
+        free(lane->met);
         free((void *)lane->settings.items);
     }
     free(p->lane);
@@ -551,6 +552,8 @@ int sqrl_packer_finish(struct sqrl_packer *p, struct sqrl_pack_report *report,
     sqrl_packer_reject(p);
     if (p->add)
         rc = sqrl_pack_add_finish(p, err);
+    else
+        rc = sqrl_pack_check_names(p, err);
     if (!rc)
         rc = start_empty(p, err);
     if (!rc)

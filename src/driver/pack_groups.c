@@ -140,6 +140,11 @@ int sqrl_pack_groups_open(struct sqrl_packer *p, const struct sqrl_pack_options 
             rc = SQRL_E_NO_MEMORY;
         for (size_t f = 0; rc == SQRL_OK && f < from->field_count; f++)
             rc = add_field(p, &p->lane[i], i + 1, from->fields[f], err);
+        if (rc == SQRL_OK) {
+            p->lane[i].met =
+                sqrl_calloc(from->field_count, sizeof *p->lane[i].met, "groups", err);
+            rc = p->lane[i].met ? SQRL_OK : SQRL_E_NO_MEMORY;
+        }
     }
     struct sqrl_pack_lane *rest = &p->lane[p->lanes - 1];
     if (rc == SQRL_OK) {
@@ -157,6 +162,34 @@ void sqrl_pack_choose_base(struct sqrl_packer *p) {
     for (uint32_t i = 1; i < p->lanes; i++)
         if (p->lane[i].total > p->lane[p->base].total)
             p->base = i;
+}
+
+int sqrl_pack_check_names(const struct sqrl_packer *p, struct sqrl_error *err) {
+    const struct sqrl_names *rest = &p->lane[p->lanes - 1].group.fields;
+    bool any = false;
+    for (uint32_t i = 0; i + 1 < p->lanes; i++)
+        for (uint32_t f = 0; f < p->lane[i].group.fields.count; f++)
+            any = any || p->lane[i].met[f];
+    for (uint32_t i = 0; i + 1 < p->lanes && (any || rest->count); i++) {
+        const struct sqrl_group *group = &p->lane[i].group;
+        for (uint32_t f = 0; f < group->fields.count; f++) {
+            const char *name = group->fields.item[f];
+            if (p->lane[i].met[f])
+                continue;
+            const char *near =
+                sqrl_nearest(name, (const char *const *)rest->item, rest->count);
+            if (near)
+                return sqrl_error_set(err, SQRL_E_NOT_FOUND,
+                                      "no sample has the field \"%.120s\" of the group "
+                                      "\"%s\"; did you mean \"%.120s\", which is in no "
+                                      "group?",
+                                      name, group->name, near);
+            sqrl_log(p->context, SQRL_LOG_WARNING,
+                     "no sample has the field \"%.120s\" of the group \"%s\"", name,
+                     group->name);
+        }
+    }
+    return SQRL_OK;
 }
 
 void sqrl_pack_drop_rest(struct sqrl_packer *p) {
@@ -202,7 +235,10 @@ static int take_key(struct sqrl_packer *p, size_t at, uint32_t *lane,
         *lane = SQRL_NO_NODE;
         return SQRL_OK;
     }
-    if (sqrl_names_find(&to->group.fields, name, size) >= 0)
+    int known = sqrl_names_find(&to->group.fields, name, size);
+    if (known >= 0 && to->met)
+        to->met[known] = true;
+    if (known >= 0)
         return SQRL_OK;
     if (!to->grows)
         return sqrl_error_set(err, SQRL_E_INVALID,

@@ -12,12 +12,13 @@
 struct sqrl_pack_lane {
     struct sqrl_pack_job *current;
     struct sqrl_pack_shard *shard;
-    size_t accepted;               /* bytes of current that are whole samples */
-    uint64_t covered;              /* bytes of whole samples since its last block */
-    uint64_t covers_each;          /* what is beside each sample that is added to */
-    uint64_t total;                /* its own bytes, while the base is not chosen */
-    struct sqrl_group group;       /* name NULL: whole samples */
-    bool grows;                    /* takes any field; group.fields are those it met */
+    size_t accepted;         /* bytes of current that are whole samples */
+    uint64_t covered;        /* bytes of whole samples since its last block */
+    uint64_t covers_each;    /* what is beside each sample that is added to */
+    uint64_t total;          /* its own bytes, while the base is not chosen */
+    struct sqrl_group group; /* name NULL: whole samples */
+    bool grows;              /* takes any field; group.fields are those it met */
+    bool *met;               /* of group.fields of one that does not grow; or NULL */
     struct sqrl_settings settings; /* of its writer */
     uint32_t pairs;                /* of the sample that is being split */
 };
@@ -65,6 +66,9 @@ void sqrl_pack_drop_name(struct sqrl_packer *p, size_t i);
 SQRL_CHECK int sqrl_pack_groups_open(struct sqrl_packer *p,
                                      const struct sqrl_pack_options *options,
                                      struct sqrl_error *err);
+/* A field that was named for a group and is in no sample, while one of a name like it is
+ * in no group: SQRL_E_NOT_FOUND. Without such a one a warning in the log. */
+SQRL_CHECK int sqrl_pack_check_names(const struct sqrl_packer *p, struct sqrl_error *err);
 /* Splits the sample in p->spare among the lanes. */
 SQRL_CHECK int sqrl_pack_split(struct sqrl_packer *p, struct sqrl_error *err);
 /* The first blocks are about to end: which group has the most bytes. */

@@ -114,6 +114,15 @@ void sqrl_shard_reader_block_info(const struct sqrl_shard_reader *reader, uint64
     }
 }
 
+uint64_t sqrl_shard_reader_block_cost(const struct sqrl_shard_reader *reader,
+                                      const struct sqrl_block_info *info) {
+    const struct sqrl_core *core = reader->core;
+    if (!core->joined)
+        return info->raw_bytes;
+    return (uint64_t)((double)info->raw_bytes *
+                      sqrl_family_ratio(reader->source, core->shard));
+}
+
 /* "path: block 4: ..."; SQRL_UNKNOWN: no block. */
 static int at_block(const struct sqrl_shard_reader *reader, uint64_t block, int code,
                     struct sqrl_error *err) {
@@ -191,26 +200,51 @@ int sqrl_shard_reader_load(struct sqrl_shard_reader *reader, uint64_t block,
     return rc ? at_block(reader, base, rc, err) : SQRL_OK;
 }
 
+/* The blocks of the file behind these blocks, in one batched read, with the fields of all
+ * parts. On failure *loaded are whole; none where a part failed. */
+static int load_bases(struct sqrl_shard_reader *reader, const uint64_t *blocks,
+                      size_t count, const struct sqrl_cancel *cancel,
+                      struct sqrl_block **out, size_t *loaded, struct sqrl_error *err) {
+    struct sqrl_core *core = reader->core;
+    uint64_t *base = sqrl_malloc(2 * count * sizeof *base, "blocks to read", err);
+    uint64_t *first = base + count;
+    if (!base)
+        return SQRL_E_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        struct sqrl_block_info info = {0};
+        base[i] = base_block(reader, blocks[i]);
+        core->format->block_info(core->state, base[i], &info);
+        first[i] = info.first;
+    }
+    int rc = core->format->load_many(core->state, base, count, cancel, out, loaded, err);
+    if (rc) {
+        rc = at_block(reader, *loaded < count ? base[*loaded] : SQRL_UNKNOWN, rc, err);
+    } else if (core->joined) {
+        rc = sqrl_family_join_many(reader->source, core, first, out, count, cancel, err);
+        rc = rc ? at_block(reader, SQRL_UNKNOWN, rc, err) : SQRL_OK;
+        for (; rc && *loaded; --*loaded)
+            sqrl_block_unref(out[*loaded - 1]);
+    }
+    for (size_t i = 0; i < *loaded; i++)
+        finish_block(core, blocks[i], base[i], out[i]);
+    free(base);
+    return rc;
+}
+
 int sqrl_shard_reader_load_many(struct sqrl_shard_reader *reader, const uint64_t *blocks,
                                 size_t count, const struct sqrl_cancel *cancel,
                                 struct sqrl_block **out, size_t *loaded,
                                 struct sqrl_error *err) {
-    struct sqrl_core *core = reader->core;
-    const struct sqrl_format_ops *format = core->format;
+    const struct sqrl_format_ops *format = reader->core->format;
     bool has = format->size >= offsetof(struct sqrl_format_ops, load_many) +
                                    sizeof format->load_many &&
-               format->load_many && count > 1 && !core->subset && !core->joined;
-    int rc = SQRL_OK;
+               format->load_many;
     *loaded = 0;
-    if (has)
-        rc = format->load_many(core->state, blocks, count, cancel, out, loaded, err);
-    for (size_t i = 0; has && i < *loaded; i++)
-        finish_block(core, blocks[i], blocks[i], out[i]);
-    if (rc)
-        return at_block(reader, *loaded < count ? blocks[*loaded] : SQRL_UNKNOWN, rc,
-                        err);
+    if (has && count > 1)
+        return load_bases(reader, blocks, count, cancel, out, loaded, err);
     for (; *loaded < count; ++*loaded) {
-        rc = sqrl_shard_reader_load(reader, blocks[*loaded], cancel, &out[*loaded], err);
+        int rc =
+            sqrl_shard_reader_load(reader, blocks[*loaded], cancel, &out[*loaded], err);
         if (rc) { /* the samples before the fault are nobody's here */
             sqrl_block_unref(out[*loaded]);
             return rc;

@@ -548,3 +548,10 @@ int sqrl_source_schema(struct sqrl_source *source, const struct sqrl_schema **ou
         *out = &source->schema;
     return SQRL_OK;
 }
+
+const struct sqrl_schema *sqrl_source_schema_known(struct sqrl_source *source) {
+    source_lock(source);
+    bool known = source->schema_state == SCHEMA_READ;
+    sqrl_lock_drop(&source->lock);
+    return known ? &source->schema : NULL;
+}

@@ -32,6 +32,9 @@ struct sqrl_wanted {
 SQRL_CHECK int sqrl_source_narrow(struct sqrl_source *source,
                                   const struct sqrl_wanted *wanted,
                                   struct sqrl_source **out, struct sqrl_error *err);
+/* The schema where it is known without opening a shard, or has been read before; else
+ * NULL. The source's. */
+const struct sqrl_schema *sqrl_source_schema_known(struct sqrl_source *source);
 /* The key of a sample that begins a dotted name, unescaped; free() it. */
 char *sqrl_top_field(const char *dotted, struct sqrl_error *err);
 /* The same for a list of dotted names. */

@@ -1,10 +1,11 @@
-/* filter_names.c - filters that ask for a field which no sample has: a misspelt name
- * would be false for ever, silently.
+/* filter_names.c - filters and selects that ask for a field which no sample has: a
+ * misspelt name would be false for ever, or missing, silently.
  *
  * Where the source's schema is known, that is an error before anything is read; else
  * every block notes which fields it has, and what was in none is told when the stream is
  * at its end. A field that the expression tests for null may be missing.
  */
+#include "driver/source.h"
 #include "stream/executor.h"
 #include "value/schema.h"
 
@@ -94,6 +95,40 @@ static int check_filter(struct sqrl_iterator *it, uint32_t f,
         return code;
     }
     return SQRL_OK;
+}
+
+static int check_select(const struct sqrl_plan *p, const struct sqrl_schema *schema,
+                        struct sqrl_error *err) {
+    enum sqrl_name_stage stage;
+    size_t count = sqrl_projection_names(p->projection, &stage);
+    for (size_t i = 0; i < count && stage == SQRL_NAMES_SELECT; i++) {
+        const char *name = sqrl_projection_name(p->projection, i, false);
+        char *origin;
+        int code = sqrl_projection_origin(p->before->names, name, &origin, err);
+        bool known = code || (origin && in_schema(schema, origin));
+        free(origin);
+        if (code)
+            return code;
+        if (known)
+            continue;
+        char *near = nearest(p->before, schema, name);
+        code = sqrl_error_set(
+            err, SQRL_E_NOT_FOUND, "select: no sample has a field \"%.120s\"%s%.120s%s",
+            name, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+        free(near);
+        return code;
+    }
+    return SQRL_OK;
+}
+
+int sqrl_plan_check_selects(const struct sqrl_plan *plan, struct sqrl_error *err) {
+    const struct sqrl_schema *schema = sqrl_source_schema_known(plan->source);
+    int code = SQRL_OK;
+    for (const struct sqrl_plan *p = plan; schema && schema->samples && p && !code;
+         p = p->before)
+        if (p->kind == SQRL_STAGE_NAMES)
+            code = check_select(p, schema, err);
+    return code;
 }
 
 int sqrl_filters_check(struct sqrl_iterator *it, const struct sqrl_schema *schema,

@@ -179,6 +179,8 @@ static int open_sequence(struct sqrl_iterator *it,
     if (!code)
         code = sqrl_filters_check(it, schema, err);
     if (!code)
+        code = sqrl_plan_check_selects(it->plan, err);
+    if (!code)
         code = sqrl_sequence_open(it, schema, states, err);
     if (!code && takes_nothing(it))
         it->finished = true;

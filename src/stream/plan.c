@@ -21,6 +21,7 @@ static void plan_free(struct sqrl_plan *plan) {
     sqrl_projection_free(plan->projection);
     batching_reset(&plan->batching);
     free(plan->text);
+    sqrl_source_unref(plan->needed);
     free((void *)(uintptr_t)plan->distribution.owner);
     sqrl_lock_reset(&plan->lock);
     if (plan->on_error.release)

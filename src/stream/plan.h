@@ -50,6 +50,8 @@ struct sqrl_plan {
     struct sqrl_on_error_options on_error;       /* ON_ERROR */
     struct sqrl_batching batching;               /* BATCH */
 
+    struct sqrl_source *needed; /* sqrl_plan_get_many's, or NULL; under the lock below */
+
     /* follow.c: its passes, and the one that is expected next. */
     struct sqrl_lock lock; /* all below */
     uint64_t passes;       /* that followed each other, up to last_epoch */
@@ -63,6 +65,10 @@ struct sqrl_plan {
  * caller's. Shards and positions are the same, blocks and chunks need not be. */
 SQRL_CHECK int sqrl_plan_narrow(const struct sqrl_plan *plan, struct sqrl_source **out,
                                 struct sqrl_error *err);
+/* SQRL_E_NOT_FOUND when a select names a field that no sample of the source can have
+ * (filter_names.c), as far as its schema is known without opening anything. */
+SQRL_CHECK int sqrl_plan_check_selects(const struct sqrl_plan *plan,
+                                       struct sqrl_error *err);
 /* What one stage is, as in sqrl_plan_describe; free() it. NULL: no memory. */
 char *sqrl_plan_stage_text(const struct sqrl_plan *stage);
 /* A new stage behind `before`; NULL with an error. */

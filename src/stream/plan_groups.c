@@ -108,3 +108,19 @@ int sqrl_plan_narrow(const struct sqrl_plan *plan, struct sqrl_source **out,
     sqrl_names_reset(&all);
     return n.code;
 }
+
+int sqrl_plan_get_many(struct sqrl_plan *plan, const uint64_t *indices, size_t count,
+                       const struct sqrl_cancel *cancel, struct sqrl_samples **out,
+                       struct sqrl_error *err) {
+    *out = NULL;
+    if (!sqrl_plan_keeps_positions(plan))
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "samples have positions only behind select, drop and "
+                              "rename");
+    int rc = SQRL_OK;
+    sqrl_lock_take(&plan->lock);
+    if (!plan->needed && !(rc = sqrl_plan_check_selects(plan, err)))
+        rc = sqrl_plan_narrow(plan, &plan->needed, err);
+    sqrl_lock_drop(&plan->lock);
+    return rc ? rc : sqrl_source_get_many(plan->needed, indices, count, cancel, out, err);
+}
