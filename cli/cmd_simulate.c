@@ -64,7 +64,7 @@ static int forecast(struct sqrl_plan *plan, const struct topology *t, uint64_t r
     o.topology = (struct sqrl_topology){rank, t->ranks, worker, t->workers};
     int code = sqrl_plan_distribute(plan, &o, &mine, err);
     if (code == SQRL_OK)
-        code = sqrl_plan_forecast(mine, epoch, out, err);
+        code = sqrl_plan_forecast_first(mine, epoch, t->batch, out, err);
     room = code == SQRL_OK && room > out->items ? out->items : room;
     if (code == SQRL_OK)
         code = places_make(places, room, err);
@@ -315,7 +315,7 @@ static const struct cli_option simulate_options[] = {
     {"epoch", 0, "N", "which epoch (0)"},
     {"shuffle", 0, "SEED", "in a random order that the seed fixes"},
     {"window", 0, "SIZE", "of --shuffle, in memory together (64 MiB); none: no window"},
-    {"batch", 'b', "N", "samples of a worker's batch, for the shuffle quality (256)"},
+    {"batch", 'b', "N", "samples of a worker's batch (256)"},
     {"bandwidth", 0, "SIZE", "bytes a second of a rank's link"},
     {"latency", 0, "US", "microseconds until a request's first byte (0)"},
     {"parallel", 0, "N", "requests under way at a time (16, as streams have)"},

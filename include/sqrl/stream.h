@@ -363,6 +363,10 @@ struct sqrl_forecast {
  * SQRL_E_UNSUPPORTED where a shard has no index of blocks. */
 SQRL_CHECK int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch,
                                   struct sqrl_forecast *out, struct sqrl_error *err);
+/* The same; its first_ numbers are of what comes before the first `first` samples. */
+SQRL_CHECK int sqrl_plan_forecast_first(struct sqrl_plan *plan, uint64_t epoch,
+                                        uint64_t first, struct sqrl_forecast *out,
+                                        struct sqrl_error *err);
 
 /* Positions in the source and shards of the samples that a run of a distributed plan
  * gives, in order, from counts alone: the first `capacity` of them. Memory: 8 bytes a

@@ -128,10 +128,9 @@ static int walk_chunk(struct walk *w, const struct sqrl_chunk *chunk,
         out->decoded_bytes += info.raw_bytes;
         out->first_blocks += w->first;
         out->first_bytes += w->first ? info.stored_bytes : 0;
-        if (w->need && !w->it->windowed) {
-            w->need -= SQRL_MIN(w->need, info.samples);
+        if (w->need && !w->it->windowed)
             until = block + 1;
-        }
+        w->need -= SQRL_MIN(w->need, info.samples);
     }
     if (!code)
         walk_pieces(w, chunk, reader, begin, total, until);
@@ -139,8 +138,9 @@ static int walk_chunk(struct walk *w, const struct sqrl_chunk *chunk,
     out->shards += !w->seen[chunk->shard];
     w->seen[chunk->shard] = 1;
     /* Windows that are not dealt end by what is loaded. */
-    if (chunk->ends_window || (!w->it->windowed && !w->need) ||
-        (!w->it->deal && w->it->windowed && out->decoded_bytes >= w->it->window_bytes))
+    bool ended = chunk->ends_window || !w->it->windowed ||
+                 (!w->it->deal && out->decoded_bytes >= w->it->window_bytes);
+    if (ended && !w->need)
         w->first = false;
     sqrl_shard_reader_unref(reader);
     return code;
@@ -157,6 +157,11 @@ static int check(const struct sqrl_plan *plan, struct sqrl_error *err) {
 
 int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch, struct sqrl_forecast *out,
                        struct sqrl_error *err) {
+    return sqrl_plan_forecast_first(plan, epoch, 0, out, err);
+}
+
+int sqrl_plan_forecast_first(struct sqrl_plan *plan, uint64_t epoch, uint64_t first,
+                             struct sqrl_forecast *out, struct sqrl_error *err) {
     struct sqrl_iterator_options options = {.size = sizeof options, .epoch = epoch};
     struct sqrl_iterator *it = NULL;
     memset(out, 0, sizeof *out);
@@ -173,7 +178,8 @@ int sqrl_plan_forecast(struct sqrl_plan *plan, uint64_t epoch, struct sqrl_forec
     for (uint64_t s = 0; w.seen && it->indexes && s < it->shards; s++)
         count_index(&w, s);
     if (it->batch)
-        w.need = SQRL_MAX(it->batch->batching.options.batch_size, 1u);
+        w.need = it->batch->batching.options.batch_size;
+    w.need = SQRL_MAX(first ? first : w.need, 1u);
     bool found = w.seen != NULL;
     code = found ? SQRL_OK : SQRL_E_NO_MEMORY;
     while (found && !code) {

@@ -86,7 +86,7 @@ def test_the_command(data):
     if not COMMAND.exists():
         pytest.skip("the command is not here")
     command = [COMMAND, "simulate", data, "--ranks", "3", "--workers", "2", "--shuffle", "7", "--window", "20KiB",
-               "--epoch", "1", "--bandwidth", "1MiB", "--latency", "1000", "--parallel", "4", "--json"]
+               "--epoch", "1", "--bandwidth", "1MiB", "--latency", "1000", "--parallel", "4", "--batch", "1", "--json"]
     ranks = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     assert [r["rank"] for r in ranks] == [0, 1, 2]
     for rank in ranks:
@@ -194,11 +194,12 @@ def _part(folder, window, rank, **options):
     return stream.distribute(rank, 3, 0, 1)
 
 
+@pytest.mark.parametrize("batch", [1, 100])
 @pytest.mark.parametrize("window", ["plain", "64 MiB"])
-def test_the_first_sample_comes_when_it_was_told(far, window):
+def test_the_first_batch_comes_when_it_was_told(far, window, batch):
     """Latency counts, so that the machine's load does not; it gets several tries all the same."""
     done = subprocess.run(
-        [COMMAND, "simulate", "--json", "--latency", str(int(LATENCY * 1e6)), "--ranks", "3",
+        [COMMAND, "simulate", "--json", "--latency", str(int(LATENCY * 1e6)), "--ranks", "3", "--batch", str(batch),
          *(["--shuffle", "7"] if window != "plain" else []), str(far)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -209,7 +210,7 @@ def test_the_first_sample_comes_when_it_was_told(far, window):
         stream = _part(far, window, 0, throttle=f"latency={int(LATENCY * 1000)}ms")
         assert stream.driver == "sqrl"  # opened, before the clock starts
         start = time.perf_counter()
-        next(iter(stream))
+        assert next(iter(stream.batch(batch))).rows == batch
         found.append(time.perf_counter() - start)
         if abs(found[-1] - told) <= 0.2 * told:
             return
