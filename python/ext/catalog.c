@@ -181,15 +181,20 @@ static PyObject *catalog_resolve(PyObject *self, PyObject *args) {
     return PyLong_FromUnsignedLongLong(source.version);
 }
 
+/* The names of the attributes that say who a source is (borrowed). */
+static PyObject *field_name(struct catalog *self, int i) {
+    static const char *const fields[3] = {"_catalog", "_identifier", "_version"};
+    if (self->field[i] == NULL)
+        self->field[i] = PyUnicode_InternFromString(fields[i]);
+    return self->field[i];
+}
+
 /* An object of a source without its fields: only who it is. */
 static PyObject *make_source(struct catalog *self, PyObject *type, PyObject *const *is) {
-    static const char *const fields[3] = {"_catalog", "_identifier", "_version"};
     PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 0);
     for (int i = 0; made != NULL && i < 3; i++) {
-        if (self->field[i] == NULL)
-            self->field[i] = PyUnicode_InternFromString(fields[i]);
-        if (self->field[i] == NULL ||
-            PyObject_GenericSetAttr(made, self->field[i], is[i]) < 0)
+        PyObject *name = field_name(self, i);
+        if (name == NULL || PyObject_GenericSetAttr(made, name, is[i]) < 0)
             Py_CLEAR(made);
     }
     return made;
@@ -345,10 +350,27 @@ static PyObject *catalog_put(PyObject *self, PyObject *args) {
     return PyLong_FromUnsignedLongLong(version);
 }
 
-/* A source that is not there yet, as an object with the fields of `source`; its values
- * are taken over by the next sync(). */
-static int adopt_source(PyObject *self, struct ext_sync *sync, PyObject *const *args,
-                        PyObject *key, PyObject *source) {
+/* An object with the fields of `source`, and who it is. */
+static PyObject *make_like(struct catalog *self, PyObject *type, PyObject *const *is,
+                           PyObject *source) {
+    PyObject *fields = PyObject_GenericGetDict(source, NULL);
+    PyObject *copy = fields == NULL ? NULL : PyDict_Copy(fields);
+    PyObject *made = copy == NULL ? NULL : PyType_GenericAlloc((PyTypeObject *)type, 0);
+    for (int i = 0; made != NULL && i < 3; i++) {
+        PyObject *name = field_name(self, i);
+        if (name == NULL || PyDict_SetItem(copy, name, is[i]) < 0)
+            Py_CLEAR(made);
+    }
+    if (made != NULL && PyObject_GenericSetDict(made, copy, NULL) < 0)
+        Py_CLEAR(made);
+    Py_XDECREF(copy);
+    Py_XDECREF(fields);
+    return made;
+}
+
+/* What the source says is taken over by the next sync(). */
+static int adopt_source(PyObject *self, PyObject *const *args, PyObject *key,
+                        PyObject *source) {
     struct sqrl_error err = {0};
     PyObject *const is[3] = {args[0], PyTuple_GetItem(key, 0), PyTuple_GetItem(key, 1)};
     const char *name = is[1] == NULL ? NULL : PyUnicode_AsUTF8AndSize(is[1], NULL);
@@ -361,38 +383,28 @@ static int adopt_source(PyObject *self, struct ext_sync *sync, PyObject *const *
         ext_raise(ext_state_of(self), &err);
         return -1;
     }
-    PyObject *made = make_source((struct catalog *)self, args[3], is);
-    int rc = made == NULL ? -1 : 0;
-    for (int i = 0; rc == 0 && i < 3; i++) {
-        PyObject *part = PyObject_GetAttr(source, sync->attribute[i]);
-        rc = part == NULL ? -1 : PyObject_GenericSetAttr(made, sync->attribute[i], part);
-        Py_XDECREF(part);
-    }
-    if (rc == 0 && (PyDict_SetItem(args[1], key, made) < 0 ||
-                    PyDict_SetItem(args[2], key, made) < 0))
-        rc = -1;
+    PyObject *made = make_like((struct catalog *)self, args[3], is, source);
+    int rc = made != NULL && PyDict_SetItem(args[1], key, made) == 0 &&
+                     PyDict_SetItem(args[2], key, made) == 0
+                 ? 0
+                 : -1;
     Py_XDECREF(made);
     return rc;
 }
 
-/* adopt(owner, made, live, type, sources): adds many sources, of which none is there, as
- * (name, version) and Source. */
+/* adopt(owner, made, live, type, sources): adds many sources, as (name, version) and a
+ * Source with nothing but its fields; none of them is there. */
 static PyObject *catalog_adopt(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    struct ext_sync sync;
     if (count != 5) {
         PyErr_SetString(PyExc_TypeError, "adopt() takes 5 arguments");
         return NULL;
     }
-    int rc = ext_sync_begin(&sync);
-    for (Py_ssize_t i = 0; rc == 0 && i < PyList_Size(args[4]); i++) {
+    for (Py_ssize_t i = 0; i < PyList_Size(args[4]); i++) {
         PyObject *pair = PyList_GetItem(args[4], i), *key, *source;
-        rc = PyArg_ParseTuple(pair, "O!O", &PyTuple_Type, &key, &source)
-                 ? adopt_source(self, &sync, args, key, source)
-                 : -1;
+        if (!PyArg_ParseTuple(pair, "O!O", &PyTuple_Type, &key, &source) ||
+            adopt_source(self, args, key, source) < 0)
+            return NULL;
     }
-    ext_sync_end(&sync);
-    if (rc < 0)
-        return NULL;
     Py_RETURN_NONE;
 }
 

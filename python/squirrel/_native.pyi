@@ -278,7 +278,7 @@ class Catalog:
         made: dict[tuple[str, int], Any],
         live: dict[tuple[str, int], Any],
         type: type[Any],
-        sources: list[tuple[tuple[str, int], Any]],
+        sources: Sequence[tuple[tuple[str, int], Any]],
         /,
     ) -> None: ...
     def untrusted(self, name: str, version: int, /) -> bool: ...

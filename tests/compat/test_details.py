@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from squirrel.driver import FileDriver, JsonlDriver, MessagepackDriver
+from squirrel.driver import ExcelDriver, FeatherDriver, FileDriver, JsonlDriver, MessagepackDriver
 from squirrel.iterstream import IterableSource, Multiplexer, MultiplexingStrategy
 from squirrel.iterstream.metrics import metrics_iops, metrics_throughput
 from squirrel.zarr.key import is_dir, is_zarr_chunk, normalize_key
@@ -53,6 +53,12 @@ def test_results_in_front_of_an_error_of_the_source() -> None:
 def test_to_needs_a_callable() -> None:
     with pytest.raises(TypeError, match="callable"):
         IterableSource([1]).to(3)
+
+
+@pytest.mark.parametrize("driver", [ExcelDriver, FeatherDriver])
+def test_an_engine_that_reads_no_such_format(driver: type) -> None:
+    with pytest.raises(ValueError, match="Dask does not support"):
+        driver("x", engine="dask")
 
 
 def test_metrics_have_two_decimals() -> None:

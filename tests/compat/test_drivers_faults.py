@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from squirrel.driver import CsvDriver, JsonlDriver, MapDriver, MessagepackDriver
+from squirrel.framework.io import write_to_file
 from squirrel.serialization import JsonSerializer, MessagepackSerializer
 from squirrel.store import FilesystemStore, SquirrelStore
 from squirrel.store.filesystem import get_random_key
@@ -67,6 +68,13 @@ def test_shards_are_opened_at_the_same_time(tmp_path: Path) -> None:
     fill("late://s", 8)
     assert len(MessagepackDriver("late://s").get_iter(prefetch_buffer=8, max_workers=8).collect()) == 16
     assert Late.most > 1
+
+
+@pytest.mark.fault("write-mode")
+@pytest.mark.parametrize("data", [b"bytes", "text"])
+def test_files_are_written_without_a_mode(data, tmp_path: Path) -> None:
+    write_to_file(str(tmp_path / "a"), data)
+    assert (tmp_path / "a").read_bytes() == (data if isinstance(data, bytes) else data.encode())
 
 
 @pytest.mark.fault("deser-hook")

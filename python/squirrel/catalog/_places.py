@@ -208,24 +208,27 @@ def _new_sources(
     catalog: Catalog, pairs: Iterable[tuple[CatalogKey, Source]]
 ) -> list[tuple[CatalogKey, Source]]:
     """The pairs that are not there yet, all of which can be added."""
-    from squirrel.catalog.catalog import CatalogKey, check_source, check_version
+    from squirrel.catalog.catalog import LATEST, CatalogKey, check_source, check_version
+    from squirrel.catalog.source import Source
 
     new: list[tuple[CatalogKey, Source]] = []
     seen: set[CatalogKey] = set()
     resolve = catalog._native.resolve
     for given, source in pairs:
         key = given if type(given) is CatalogKey else CatalogKey(*given)
-        check_source(source)
-        number = check_version(*key)
-        if type(key.version) is not int:
-            key = CatalogKey(key.identifier, number or -1)
+        name, number = key
+        if type(source) is not Source:
+            check_source(source)
+        if type(number) is not int or number < 1:
+            number = check_version(name, number)
+            key = CatalogKey(name, number or LATEST)
         if number and key in seen:
-            raise ExistsError(f"version {number} of source {key.identifier!r} stands there twice")
+            raise ExistsError(f"version {number} of source {name!r} stands there twice")
         seen.add(key)
-        if not number or not resolve(*key):
+        if not number or not resolve(name, number):
             new.append((key, source))
         elif catalog[key]._described() != source._described():
             raise ExistsError(
-                f"version {number} of source {key.identifier!r} is there already, and differs"
+                f"version {number} of source {name!r} is there already, and differs"
             )
     return new

@@ -403,12 +403,13 @@ class Catalog(MutableMapping):  # type: ignore[type-arg]
             raise
 
     def _add_each(self, sources: list[tuple[CatalogKey, Source]]) -> None:
-        if any(type(s) is not Source or key.version == LATEST or "_distrusted" in s.__dict__ for key, s in sources):
+        if any(type(s) is not Source or len(s.__dict__) != 3 or key.version == LATEST for key, s in sources):
             for key, source in sources:
                 self[key] = source
             return
-        for name in self._latest.keys() & {key.identifier for key, _ in sources}:
-            self._unsettle(name)
+        if self._latest:
+            for key, _ in sources:
+                self._unsettle(key.identifier)
         self._native.adopt(self, self._made, self._live, CatalogSource, sources)
 
     def __delitem__(self, identifier: Key) -> None:
