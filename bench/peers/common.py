@@ -1,8 +1,9 @@
 """What every contender's script shares: the works, timing, checksums, memory.
 
 A script defines functions named after rows (`read_a_dicts(folder)`, `pack_a(folder)` ...) and ends in
-`common.main(globals())`. A read function returns an iterable of deliveries: a sample dict, or a batch
-(array, labels) or list of texts; the harness counts, times and, in the check run, sums them up.
+`common.main(globals())`. A read function returns an iterable of deliveries: a sample dict ({"image", "label"}, {"text"}
+or, in remote_*.py, {"id", "x"}), or a batch of arrays or texts; the harness counts, times and, in the check run, sums
+them up.
 
     python peers/x.py ROW FOLDER [--check] [--epochs N]      prints one JSON line
 """
@@ -77,6 +78,9 @@ class Sums:
         elif isinstance(item, dict) and "image" in item:
             for image, label in zip(item["image"], item["label"]):
                 self.image(image, label)
+        elif isinstance(item, dict) and "x" in item:
+            self.text(item["x"])
+            self.labels += int(item["id"])
         elif isinstance(item, dict):
             texts = item["text"]
             if isinstance(texts, (str, bytes)):
@@ -91,7 +95,7 @@ class Sums:
 def size_of(item) -> int:
     """How many samples one delivery holds."""
     if isinstance(item, dict):
-        value = item.get("image", item.get("text"))
+        value = item.get("image", item.get("text", item.get("x")))
         if isinstance(value, (str, bytes)) or getattr(value, "ndim", 4) == 3:
             return 1
         return len(value)

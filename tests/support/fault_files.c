@@ -212,9 +212,13 @@ void serve_path(struct link *l, struct request *r, const char *root) {
     }
     if (S_ISDIR(st.st_mode)) {
         snprintf(location, sizeof location, "Location: %s/\r\n", r->path);
+        const char *inner = strchr(plain + 1, '/');
+        bool bucket = !inner || !inner[1];
         if (strstr(r->path, "list-type=2"))
             serve_keys(l, r, path);
-        else if (l->s.store) /* it has no directories */
+        else if (l->s.store && bucket && strcmp(r->method, "HEAD") == 0)
+            say(l, r, 200, ""); /* there is such a bucket */
+        else if (l->s.store)    /* it has no directories */
             say(l, r, 404, "no such key\n");
         else if (plain[n - 1] == '/')
             serve_directory(l, r, path);
