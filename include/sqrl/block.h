@@ -36,7 +36,7 @@ struct sqrl_block {
     uint64_t first;  /* sample number, within the shard, of sample 0 */
     uint64_t line;   /* line formats: 1-based line of sample 0, else 0 */
     uint64_t origin; /* where bytes[0] lies in the shard's payload; for messages */
-    uint32_t front;  /* bytes at the front that are no payload: keys that idx adds */
+    uint32_t front;  /* bytes of them that are no payload: keys that a format adds */
     uint64_t added;  /* bytes of fields that were added to the data later: they do not
                         count where a shuffled window ends */
     const struct sqrl_place *places; /* [count] where its samples come from all over the

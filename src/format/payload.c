@@ -359,6 +359,97 @@ uint64_t sqrl_payload_at(const struct sqrl_payload *payload) {
     return payload->total - held;
 }
 
+/* --- blocks --- */
+/* Parses the piece, and larger ones until one holds a whole sample or the end is there.
+ */
+static int parse_piece(struct sqrl_payload *payload, sqrl_payload_parse parse,
+                       void *reader, struct sqrl_block *block, struct sqrl_buffer **piece,
+                       int *read_rc, const struct sqrl_cancel *cancel,
+                       struct sqrl_error *read_err, struct sqrl_error *err) {
+    for (;;) {
+        size_t tail = 0;
+        sqrl_buffer_unref(block->bytes);
+        block->bytes = sqrl_buffer_ref(*piece);
+        block->front = 0;
+        int rc = parse(reader, block, &tail, err);
+        if (rc)
+            return rc;
+        if (*read_rc || payload->end || block->count > 0) {
+            sqrl_payload_keep(payload, *piece, tail);
+            return SQRL_OK;
+        }
+        *read_rc = sqrl_payload_grow(payload, piece, SQRL_PAYLOAD_MAX, cancel, read_err);
+    }
+}
+
+static int cut_short(const struct sqrl_payload *payload, struct sqrl_error *err) {
+    sqrl_error_set(
+        err, SQRL_E_TRUNCATED,
+        "the file ends within a sample, after %zu bytes of it; it was cut short: "
+        "get it again",
+        payload->held_end - payload->held_from);
+    sqrl_error_at(err, SQRL_E_TRUNCATED, "byte %llu",
+                  (unsigned long long)sqrl_payload_at(payload));
+    return sqrl_error_at(err, SQRL_E_TRUNCATED, "sample %llu",
+                         (unsigned long long)payload->samples);
+}
+
+int sqrl_payload_next(struct sqrl_payload *payload, sqrl_payload_parse parse,
+                      void *reader, const struct sqrl_cancel *cancel,
+                      struct sqrl_block **out, struct sqrl_error *err) {
+    struct sqrl_block *block = NULL;
+    struct sqrl_buffer *piece = NULL;
+    struct sqrl_error read_err;
+    *out = NULL;
+    sqrl_error_clear(&read_err);
+    if (payload->end && !payload->held)
+        return SQRL_OK;
+    int rc = sqrl_block_new(payload->context, &block, err);
+    if (rc)
+        return rc;
+    block->origin = sqrl_payload_at(payload);
+    block->first = payload->samples;
+    int read_rc =
+        sqrl_payload_piece(payload, SQRL_BLOCK_BYTES, &piece, cancel, &read_err);
+    if (piece)
+        rc = parse_piece(payload, parse, reader, block, &piece, &read_rc, cancel,
+                         &read_err, err);
+    sqrl_buffer_unref(piece);
+    payload->samples += block->count;
+    bool of_content = rc != SQRL_OK;
+    if (!rc && read_rc) {
+        rc = read_rc;
+        if (err)
+            *err = read_err;
+    } else if (!rc && payload->end && payload->held) {
+        rc = cut_short(payload, err);
+        of_content = true;
+    }
+    if (of_content && payload->codec)
+        sqrl_error_at(err, rc, "decompressed");
+    if (block->count > 0)
+        *out = block;
+    else
+        sqrl_block_unref(block);
+    return rc;
+}
+
+int sqrl_payload_add_text(struct sqrl_block *block, const char *text, size_t size,
+                          uint64_t *offset, struct sqrl_error *err) {
+    struct sqrl_buffer *old = block->bytes, *bytes = NULL;
+    int rc = sqrl_buffer_new(block->context, old->size + size, &bytes, err);
+    if (rc)
+        return rc;
+    memcpy(bytes->data, old->data, old->size);
+    memcpy(bytes->data + old->size, text, size);
+    bytes->size = old->size + size;
+    *offset = old->size;
+    block->front += (uint32_t)size;
+    block->bytes = bytes;
+    sqrl_buffer_unref(old);
+    return SQRL_OK;
+}
+
 /* --- writing --- */
 int sqrl_pressing_read(struct sqrl_pressing *pressing,
                        const struct sqrl_settings *settings,

@@ -26,6 +26,7 @@ struct sqrl_payload {
     /* What the last piece left over, see sqrl_payload_keep. */
     struct sqrl_buffer *held;
     size_t held_from, held_end;
+    uint64_t samples; /* that sqrl_payload_next gave out so far */
 };
 
 /* The codec of a file, by its first bytes; NULL when it is not compressed. */
@@ -80,6 +81,24 @@ void sqrl_payload_keep(struct sqrl_payload *payload, struct sqrl_buffer *piece,
                        size_t from);
 /* Where the next piece will begin in the payload. */
 uint64_t sqrl_payload_at(const struct sqrl_payload *payload);
+
+/* Makes samples of the piece block->bytes: all whole ones. *tail receives where the first
+ * one begins that the piece cuts; 0 samples with a rest ask for a larger piece. Errors
+ * name byte (block->origin and on) and sample (block->first and on). */
+typedef int (*sqrl_payload_parse)(void *reader, struct sqrl_block *block, size_t *tail,
+                                  struct sqrl_error *err);
+/* All of a format's next(): a piece becomes a block. Reads on until it holds a whole
+ * sample; what fails comes behind the samples before it; a rest at the end is
+ * SQRL_E_TRUNCATED. For formats that parse where they read; otherwise the functions
+ * above. */
+SQRL_CHECK int sqrl_payload_next(struct sqrl_payload *payload, sqrl_payload_parse parse,
+                                 void *reader, const struct sqrl_cancel *cancel,
+                                 struct sqrl_block **out, struct sqrl_error *err);
+/* Puts text that is no payload, the keys, behind a copy of the block's bytes, for nodes
+ * to point to; *offset receives where. */
+SQRL_CHECK int sqrl_payload_add_text(struct sqrl_block *block, const char *text,
+                                     size_t size, uint64_t *offset,
+                                     struct sqrl_error *err);
 
 /* --- writing: samples in one member or frame a block --- */
 struct sqrl_pressing {

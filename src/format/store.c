@@ -2,9 +2,7 @@
  * the shards that squirrel-core's MessagepackSerializer writes (<key>.gz). docs/formats/
  * squirrel-store.md.
  *
- * Read in order: pieces of about 1 MiB are decompressed, whole samples parsed, and the
- * sample that a piece cuts goes to the front of the next. Damage ends the shard with an
- * error behind the last whole sample. */
+ * Read in order, by sqrl_payload_next, or with a sidecar block by block. */
 #include <stdlib.h>
 
 #include "format/format.h"
@@ -64,7 +62,6 @@ static int store_sniff(const struct sqrl_probe *probe) {
 struct store_reader {
     struct sqrl_payload payload;
     struct sqrl_limits limits;
-    uint64_t samples; /* given out so far */
     struct sqrl_context *context;
     struct sqrl_file *file;
     const struct sqrl_sidecar *sidecar; /* reads any block; NULL: in order */
@@ -95,7 +92,8 @@ static int refuse_text(const struct store_reader *r, const struct sqrl_block *bl
                        struct sqrl_error *err) {
     const uint8_t *bytes = block->bytes->data;
     size_t size = SQRL_MIN(block->bytes->size, 512u);
-    if (r->samples > 0 || size < 2 || begins_container(bytes[0]) || !is_text(bytes, size))
+    if (r->payload.samples > 0 || size < 2 || begins_container(bytes[0]) ||
+        !is_text(bytes, size))
         return SQRL_OK;
     return sqrl_error_set(
         err, SQRL_E_FORMAT,
@@ -104,76 +102,17 @@ static int refuse_text(const struct store_reader *r, const struct sqrl_block *bl
         (int)SQRL_MIN(size, 24u), (const char *)bytes);
 }
 
-/* Parses the piece and reads on until it holds a whole sample, or until the end. */
-static int parse_piece(struct store_reader *r, struct sqrl_block *block, int *read_rc,
-                       const struct sqrl_cancel *cancel, struct sqrl_error *read_err,
+static int parse_piece(void *reader, struct sqrl_block *block, size_t *tail,
                        struct sqrl_error *err) {
-    for (;;) {
-        size_t tail = 0;
-        int rc = refuse_text(r, block, err);
-        if (!rc)
-            rc = sqrl_block_parse_msgpack(block, 0, &tail, &r->limits, err);
-        if (rc)
-            return rc;
-        if (*read_rc || r->payload.end || block->count > 0) {
-            sqrl_payload_keep(&r->payload, block->bytes, tail);
-            return SQRL_OK;
-        }
-        *read_rc = sqrl_payload_grow(&r->payload, &block->bytes, SQRL_PAYLOAD_MAX, cancel,
-                                     read_err);
-    }
-}
-
-static int cut_short(const struct store_reader *r, struct sqrl_error *err) {
-    size_t left = r->payload.held_end - r->payload.held_from;
-    sqrl_error_set(
-        err, SQRL_E_TRUNCATED,
-        "the file ends within a sample, after %zu bytes of it; it was cut short: "
-        "get it again",
-        left);
-    sqrl_error_at(err, SQRL_E_TRUNCATED, "byte %llu",
-                  (unsigned long long)sqrl_payload_at(&r->payload));
-    return sqrl_error_at(err, SQRL_E_TRUNCATED, "sample %llu",
-                         (unsigned long long)r->samples);
+    struct store_reader *r = reader;
+    int rc = refuse_text(r, block, err);
+    return rc ? rc : sqrl_block_parse_msgpack(block, 0, tail, &r->limits, err);
 }
 
 static int store_next(void *reader, const struct sqrl_cancel *cancel,
                       struct sqrl_block **out, struct sqrl_error *err) {
     struct store_reader *r = reader;
-    struct sqrl_block *block = NULL;
-    struct sqrl_error read_err;
-    *out = NULL;
-    sqrl_error_clear(&read_err);
-    if (r->payload.end && !r->payload.held)
-        return SQRL_OK;
-    int rc = sqrl_block_new(r->payload.context, &block, err);
-    if (rc)
-        return rc;
-    block->origin = sqrl_payload_at(&r->payload);
-    block->first = r->samples;
-    /* A fault of reading comes behind the samples that were read before it. */
-    int read_rc = sqrl_payload_piece(&r->payload, SQRL_BLOCK_BYTES, &block->bytes, cancel,
-                                     &read_err);
-    if (block->bytes)
-        rc = parse_piece(r, block, &read_rc, cancel, &read_err, err);
-    r->samples += block->count;
-    if (rc && r->payload.codec)
-        sqrl_error_at(err, rc, "decompressed");
-    if (!rc && read_rc) {
-        rc = read_rc;
-        if (err)
-            *err = read_err;
-    } else if (!rc && r->payload.end && r->payload.held) {
-        rc = cut_short(r, err);
-        if (r->payload.codec)
-            sqrl_error_at(err, rc, "decompressed");
-    }
-    if (block->count > 0) {
-        *out = block;
-    } else {
-        sqrl_block_unref(block);
-    }
-    return rc;
+    return sqrl_payload_next(&r->payload, parse_piece, r, cancel, out, err);
 }
 
 /* --- with a sidecar: any block --- */
