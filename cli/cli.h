@@ -158,10 +158,12 @@ SQRL_CHECK int cli_input_each(const struct cli_args *args, struct cli_input *inp
 SQRL_CHECK int cli_mix_each(const struct cli_args *args, struct cli_input *input,
                             cli_sample_fn visit, void *arg, struct sqrl_error *err);
 
-/* Adds a sample as the projection (NULL: whole) shows it. */
-SQRL_CHECK int cli_pack_sample(struct sqrl_packer *packer,
-                               const struct sqrl_projection *projection,
-                               const struct sqrl_block *block, uint32_t index,
+/* --- packing.c --- */
+/* Reads all inputs into the packer, whose end this is: it is finished, or abandoned on
+ * failure. `expected`: samples, for the progress bar, or SQRL_UNKNOWN. */
+SQRL_CHECK int cli_pack_inputs(const struct cli_args *args, struct cli_input *inputs,
+                               size_t count, struct sqrl_packer *packer,
+                               uint64_t expected, struct sqrl_pack_report *report,
                                struct sqrl_error *err);
 /* Settings that a writing format declares go to `writing`, those of the destination's
  * file system too; the others stay with args, for the reader. */

@@ -5,51 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct job {
-    struct sqrl_packer *packer;
-    struct cli_progress progress;
-    uint64_t done;
-};
-
-/* A sample as the projection shows it. */
-static int put_sample(void *arg, const struct sqrl_projection *projection,
-                      const struct sqrl_block *block, uint32_t index,
-                      struct sqrl_error *err) {
-    struct job *job = arg;
-    if (!block)
-        return SQRL_OK;
-    int code = cli_pack_sample(job->packer, projection, block, index, err);
-    if ((++job->done & 1023) == 0) {
-        struct sqrl_pack_report report;
-        sqrl_packer_progress(job->packer, &report);
-        cli_progress_show(&job->progress, job->done, report.raw_bytes);
-        if (cli_interrupted())
-            return cli_cancelled(err);
-    }
-    return code;
-}
-
 static uint64_t expected(const struct sqrl_packer *packer) {
     uint64_t first, count, total = 0;
     for (size_t i = 0; sqrl_packer_run(packer, i, &first, &count); i++)
         total += count;
     return total;
-}
-
-static int copy_input(struct cli_args *args, struct cli_input *input, struct job *job,
-                      struct sqrl_pack_report *report, struct sqrl_error *err) {
-    cli_progress_start(&job->progress, args, "add-fields", expected(job->packer));
-    int code = cli_input_each(args, input, put_sample, job, err);
-    if (code == SQRL_OK && cli_interrupted())
-        code = cli_cancelled(err);
-    if (code)
-        sqrl_packer_abandon(job->packer);
-    else
-        code = sqrl_packer_finish(job->packer, report, err);
-    if (code == SQRL_OK)
-        cli_committed();
-    cli_progress_end(&job->progress);
-    return code;
 }
 
 static void print_report(const struct cli_args *args, const char *group,
@@ -73,21 +33,27 @@ static void print_report(const struct cli_args *args, const char *group,
             cli_size_text(report->file_bytes, size));
 }
 
-/* "a,b" as a list of names, in `text`. */
-static size_t split_names(char *text, const char **names, size_t room) {
-    size_t count = 0;
-    for (char *at = text; at && *at && count < room;) {
-        char *comma = strchr(at, ',');
-        names[count++] = at;
-        if (comma)
-            *comma = 0;
-        at = comma ? comma + 1 : NULL;
+enum { MAX_NAMES = 256 };
+
+/* "a,b" as a list of names, cut apart in `text` (may be NULL). */
+static int split_names(char *text, const char **names, size_t *count,
+                       struct sqrl_error *err) {
+    *count = 0;
+    for (char *at = text; at; (*count)++) {
+        if (*count == MAX_NAMES)
+            return sqrl_error_set(err, SQRL_E_LIMIT,
+                                  "--fields takes at most %d names; without it all "
+                                  "fields are added",
+                                  MAX_NAMES);
+        names[*count] = at;
+        at = strchr(at, ',');
+        if (at)
+            *at++ = 0;
     }
-    return count;
+    return SQRL_OK;
 }
 
 static int run_add(struct cli_args *args) {
-    enum { MAX_NAMES = 256 };
     const char *names[MAX_NAMES];
     struct sqrl_setting writing[MAX_OPTIONS];
     struct sqrl_settings settings = {writing, 0};
@@ -95,7 +61,7 @@ static int run_add(struct cli_args *args) {
     struct sqrl_pack_report report = {0};
     struct sqrl_error err = {0};
     struct cli_input input = {0};
-    struct job job = {0};
+    struct sqrl_packer *packer = NULL;
     const char *fields = cli_value(args, "fields");
     options.group = cli_value(args, "group");
     options.group = options.group ? options.group : "added";
@@ -103,17 +69,18 @@ static int run_add(struct cli_args *args) {
     options.missing = cli_value(args, "missing") != NULL;
     char *copy = fields ? strdup(fields) : NULL;
     options.fields = names;
-    options.field_count = split_names(copy, names, MAX_NAMES);
-    int code = cli_size(args, "block-size", &options.block_bytes, &err);
+    int code = split_names(copy, names, &options.field_count, &err);
+    if (code == SQRL_OK)
+        code = cli_size(args, "block-size", &options.block_bytes, &err);
     cli_split_settings(args, args->word[0], writing, &settings.count);
     if (code == SQRL_OK)
         code = cli_input_open(args, args->word[1], &input, &err);
     signal(SIGPIPE, SIG_IGN); /* messages nobody reads must not end the work halfway */
     if (code == SQRL_OK)
-        code = sqrl_packer_add_fields(args->context, args->word[0], &options, &job.packer,
-                                      &err);
+        code =
+            sqrl_packer_add_fields(args->context, args->word[0], &options, &packer, &err);
     if (code == SQRL_OK)
-        code = copy_input(args, &input, &job, &report, &err);
+        code = cli_pack_inputs(args, &input, 1, packer, expected(packer), &report, &err);
     cli_input_close(&input);
     free(copy);
     if (code)

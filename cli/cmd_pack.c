@@ -7,58 +7,6 @@
 
 enum { MAX_GROUP_FIELDS = 1024 };
 
-struct job {
-    struct sqrl_packer *packer;
-    struct cli_progress progress;
-    uint64_t done;
-};
-
-/* A sample as the projection shows it, encoded into the packer's own bytes. */
-static int put_projected(struct sqrl_packer *packer,
-                         const struct sqrl_projection *projection,
-                         const struct sqrl_block *block, uint32_t index,
-                         struct sqrl_error *err) {
-    enum { MAX_FIELDS = 1024 };
-    static struct sqrl_field_ref field[MAX_FIELDS];
-    struct sqrl_bytes *out = sqrl_packer_bytes(packer);
-    size_t count = sqrl_projection_apply(projection, block, index, field, MAX_FIELDS);
-    if (count > MAX_FIELDS)
-        return sqrl_error_set(err, SQRL_E_LIMIT, "a sample has more than %d fields",
-                              MAX_FIELDS);
-    int code = sqrl_msgpack_put_map(out, count, err);
-    for (size_t i = 0; i < count && code == SQRL_OK; i++) {
-        code = sqrl_msgpack_put_string(out, field[i].name, field[i].name_size, err);
-        if (code == SQRL_OK)
-            code = sqrl_msgpack_encode(out, block->tape.nodes, field[i].node,
-                                       block->bytes->data, err);
-    }
-    return code ? code : sqrl_packer_accept(packer, err);
-}
-
-int cli_pack_sample(struct sqrl_packer *packer, const struct sqrl_projection *projection,
-                    const struct sqrl_block *block, uint32_t index,
-                    struct sqrl_error *err) {
-    return projection ? put_projected(packer, projection, block, index, err)
-                      : sqrl_packer_append_sample(packer, block, index, err);
-}
-
-static int pack_sample(void *arg, const struct sqrl_projection *projection,
-                       const struct sqrl_block *block, uint32_t index,
-                       struct sqrl_error *err) {
-    struct job *job = arg;
-    if (!block)
-        return SQRL_OK;
-    int code = cli_pack_sample(job->packer, projection, block, index, err);
-    if ((++job->done & 1023) == 0) {
-        struct sqrl_pack_report report;
-        sqrl_packer_progress(job->packer, &report);
-        cli_progress_show(&job->progress, job->done, report.raw_bytes);
-        if (cli_interrupted())
-            return sqrl_error_set(err, SQRL_E_CANCELLED, "interrupted");
-    }
-    return code;
-}
-
 /* Opens all sources before anything is written. */
 static int open_inputs(const struct cli_args *args, struct cli_input *inputs,
                        struct sqrl_error *err) {
@@ -80,32 +28,6 @@ static uint64_t expected_samples(const struct cli_input *inputs, size_t count) {
         total += samples;
     }
     return total;
-}
-
-static bool declares(const struct sqrl_option *options, const char *name) {
-    for (; options && options->name; options++)
-        if (strcmp(options->name, name) == 0)
-            return true;
-    return false;
-}
-
-void cli_split_settings(struct cli_args *args, const char *destination,
-                        struct sqrl_setting writing[MAX_OPTIONS], size_t *count) {
-    const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(args->context, destination);
-    size_t kept = 0;
-    *count = 0;
-    for (size_t i = 0; i < args->setting_count; i++) {
-        bool writes = false;
-        for (size_t k = 0; sqrl_format_at(k); k++)
-            writes = writes ||
-                     declares(sqrl_format_at(k)->write_options, args->settings[i].name);
-        bool files = fs && declares(fs->options, args->settings[i].name);
-        if (writes || files)
-            writing[(*count)++] = args->settings[i];
-        if (!writes)
-            args->settings[kept++] = args->settings[i];
-    }
-    args->setting_count = kept;
 }
 
 static void print_report(const struct cli_args *args,
@@ -132,32 +54,11 @@ static void print_report(const struct cli_args *args,
             cli_size_text(report->raw_bytes, raw), seconds);
 }
 
-/* Reads all inputs into the packer, and ends it: commits, or removes what was written. */
-static int copy_inputs(struct cli_args *args, struct cli_input *inputs, struct job *job,
-                       struct sqrl_pack_report *report, struct sqrl_error *err) {
-    size_t count = args->words - 1;
-    int code = SQRL_OK;
-    cli_progress_start(&job->progress, args, args->command->name,
-                       expected_samples(inputs, count));
-    for (size_t i = 0; i < count && code == SQRL_OK; i++)
-        code = cli_input_each(args, &inputs[i], pack_sample, job, err);
-    if (code == SQRL_OK && cli_interrupted())
-        code = cli_cancelled(err);
-    if (code)
-        sqrl_packer_abandon(job->packer);
-    else
-        code = sqrl_packer_finish(job->packer, report, err);
-    if (code == SQRL_OK)
-        cli_committed();
-    cli_progress_end(&job->progress);
-    return code;
-}
-
 static int pack_into(struct cli_args *args, const char *destination,
                      struct sqrl_pack_options *options) {
     struct sqrl_error err = {0};
     struct sqrl_pack_report report = {0};
-    struct job job = {0};
+    struct sqrl_packer *packer = NULL;
     uint64_t start = cli_now_ns();
     struct cli_input *inputs = calloc(args->words, sizeof *inputs);
     int code = inputs ? open_inputs(args, inputs, &err)
@@ -165,9 +66,10 @@ static int pack_into(struct cli_args *args, const char *destination,
     /* A reader of messages that goes away must not end the work halfway. */
     signal(SIGPIPE, SIG_IGN);
     if (code == SQRL_OK)
-        code = sqrl_packer_open(args->context, destination, options, &job.packer, &err);
+        code = sqrl_packer_open(args->context, destination, options, &packer, &err);
     if (code == SQRL_OK)
-        code = copy_inputs(args, inputs, &job, &report, &err);
+        code = cli_pack_inputs(args, inputs, args->words - 1, packer,
+                               expected_samples(inputs, args->words - 1), &report, &err);
     for (size_t i = 0; inputs && i + 1 < args->words; i++)
         cli_input_close(&inputs[i]);
     free(inputs);
