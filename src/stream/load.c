@@ -58,31 +58,28 @@ static bool measure_row(const struct view *v, uint64_t *out) {
     }
 }
 
-/* Writes the cells of a row; the number of the first column that it does not fit, or
- * count. */
-static uint32_t write_cells(const struct view *v, struct sqrl_loaded *to, uint32_t row) {
-    const struct sqrl_columns *columns = v->it->columns;
-    for (uint32_t c = 0; c < columns->count; c++) {
-        const struct sqrl_column_plan *column = &columns->column[c];
-        uint32_t node = v->found[column->want], length;
-        if (node != SQRL_NO_NODE && v->nodes[node].type == SQRL_NULL)
-            node = SQRL_NO_NODE;
-        if (!sqrl_column_fits(column, v->nodes, node, &length))
-            return c;
-        to->cells[(size_t)c * to->count + row] = node;
-        if (column->lengths != SQRL_NO_NODE)
-            to->lengths[(size_t)column->lengths * to->count + row] = length;
-        if (SQRL_UNLIKELY(node == SQRL_NO_NODE))
-            ((uint8_t *)(uintptr_t)to->missing)[c] = 1;
-        if (node == SQRL_NO_NODE ||
-            !sqrl_column_direct(column, &v->nodes[node],
-                                &to->direct[(size_t)c * to->count + row]))
-            to->plain &= ~(UINT64_C(1) << SQRL_MIN(c, 63u));
-    }
-    return columns->count;
-}
-
 /* --- one block --- */
+
+#define FOUND_ROOM 1024u /* nodes of fields that are found at once */
+
+/* Rows from `row` on that have the keys of the one before, where nothing is asked of them
+ * but their cells; how many. */
+static uint32_t locate_run(struct sqrl_iterator *it, struct sqrl_locator *locator,
+                           uint32_t *found, struct sqrl_loaded *loaded, uint32_t row,
+                           bool *plain) {
+    uint8_t *stage = (uint8_t *)(uintptr_t)loaded->stage;
+    uint32_t wants = sqrl_wants_count(it->wants), left = loaded->count - row;
+    uint32_t most = SQRL_MIN(FOUND_ROOM / SQRL_MAX(wants, 1u), SQRL_CELL_ROWS);
+    uint32_t n = sqrl_locate_run(locator, loaded->nodes, loaded->block->begin + row,
+                                 SQRL_MIN(most, left), loaded->bytes, found);
+    uint64_t bad =
+        n ? sqrl_cells_write(it->columns, loaded, loaded->nodes, found, wants, row, n)
+          : 0;
+    for (uint32_t i = 0; i < n; i++)
+        stage[row + i] = bad >> i & 1 ? SQRL_ROW_FAILS : 0;
+    *plain &= !bad;
+    return n;
+}
 
 /* Tests and locates all rows. `cells` is false while the columns are not fixed yet. */
 static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
@@ -92,18 +89,23 @@ static void locate_rows(struct sqrl_iterator *it, struct sqrl_locator *locator,
     uint8_t *stage = (uint8_t *)(uintptr_t)loaded->stage;
     uint8_t all = (uint8_t)it->filters;
     bool measure = cells && it->measure_want != SQRL_NO_NODE, plain = true;
-    bool lack = sqrl_filters_lack(it);
+    bool lack = sqrl_filters_lack(it), cells_only = cells && !it->filters && !measure;
     for (uint32_t row = 0; row < loaded->count; row++) {
         const char *stranger = NULL;
+        if (cells_only)
+            row += locate_run(it, locator, found, loaded, row, &plain);
+        if (row == loaded->count)
+            break;
         if (cells || it->filters)
             sqrl_locate(locator, v.nodes, begin[row], v.bytes, found, &stranger);
         if (SQRL_UNLIKELY(lack))
             lack = sqrl_filters_see(it, found);
         uint8_t passed = it->filters ? run_filters(&v, NULL) : 0;
         if (cells && passed == all) {
-            bool good = !stranger && v.nodes[begin[row]].type == SQRL_MAP &&
-                        write_cells(&v, loaded, row) == it->columns->count &&
-                        (!measure || measure_row(&v, &loaded->measure[row]));
+            bool good =
+                !stranger && v.nodes[begin[row]].type == SQRL_MAP &&
+                !sqrl_cells_write(it->columns, loaded, v.nodes, found, 0, row, 1) &&
+                (!measure || measure_row(&v, &loaded->measure[row]));
             passed |= good ? 0 : SQRL_ROW_FAILS;
         } else if (it->check_names && passed == all &&
                    sqrl_projection_check(it->plan->names, loaded->block, row, NULL)) {
@@ -122,8 +124,8 @@ static int worker_locator(struct sqrl_iterator *it, struct sqrl_worker *worker,
                           struct sqrl_error *err) {
     if (worker->locator)
         return SQRL_OK;
-    worker->found =
-        sqrl_malloc((sqrl_wants_count(it->wants) + 1) * sizeof(uint32_t), "fields", err);
+    size_t room = SQRL_MAX(sqrl_wants_count(it->wants), FOUND_ROOM);
+    worker->found = sqrl_malloc(room * sizeof(uint32_t), "fields", err);
     if (worker->found)
         worker->locator = sqrl_locator_new(it->wants, err);
     if (worker->locator)

@@ -40,6 +40,52 @@ def test_dense_columns(images: Path) -> None:
     assert at == 2000
 
 
+def mixed_rows(count: int) -> list[dict[str, object]]:
+    """Rows that look alike, with some between them that don't: other order, more keys, null, missing, another type."""
+    rows: list[dict[str, object]] = []
+    for i in range(count):
+        row: dict[str, object] = {"id": i, "text": f"row {i}" * (i % 5), "score": i / 4}
+        row["raw"] = bytes([i % 256]) * (i % 3)
+        if i % 97 == 3:
+            row = dict(reversed(row.items()))
+        if i % 89 == 5:
+            row["text"] = None
+        if i % 83 == 7:
+            del row["score"]
+        if i % 79 == 11:
+            row["score"] = i  # a whole number in a column of floats
+        rows.append(row)
+    return rows
+
+
+def test_rows_that_differ_within_a_run_of_equal_ones(tmp_path: Path) -> None:
+    rows = mixed_rows(2000)
+    stream = packed(tmp_path, [*rows])
+    at = 0
+    for batch in stream.batch(300):
+        part = rows[at : at + len(batch["id"])]
+        at += len(part)
+        assert batch["id"].tolist() == [r["id"] for r in part]
+        assert [bytes(b) for b in batch["raw"].tolist()] == [r["raw"] for r in part]
+        assert batch["text"].tolist() == [r["text"] for r in part]
+        assert batch["score"].tolist() == [float(r.get("score", 0.0)) for r in part]  # type: ignore[arg-type]
+        assert batch.valid["score"].tolist() == ["score" in r for r in part]
+        assert batch.valid["text"].tolist() == [r["text"] is not None for r in part]
+    assert at == len(rows)
+
+
+@pytest.mark.parametrize("bad", [1, 63, 64, 65, 777])
+def test_a_bad_row_within_a_run_of_equal_ones(tmp_path: Path, bad: int) -> None:
+    rows: list[dict[str, object]] = [{"id": i, "text": f"row {i}"} for i in range(1000)]
+    rows[bad]["text"] = 5
+    stream = packed(tmp_path, [*rows]).batch(10, fields={"text": "string"})
+    got: list[int] = []
+    with pytest.raises(squirrel.SampleTypeError, match=f"sample {bad}"):
+        for batch in stream:
+            got += batch["id"].tolist()
+    assert got[: bad // 10 * 10] == list(range(bad // 10 * 10)) and len(got) <= bad
+
+
 def test_drop_remainder_and_len(images: Path) -> None:
     stream = squirrel.open(images)
     assert [len(b["label"]) for b in stream.batch(600)] == [600, 600, 600, 200]

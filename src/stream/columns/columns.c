@@ -26,17 +26,27 @@ int sqrl_columns_find(const struct sqrl_columns *columns, const char *name) {
 
 /* --- fixing them --- */
 
+/* How FILL copies its values, and which need no further look. */
+static void set_direct(struct sqrl_column_plan *c) {
+    c->direct = DIRECT_NONE;
+    c->usual = USUAL_NONE;
+    if (c->kind == SQRL_KIND_STRING || c->kind == SQRL_KIND_BINARY) {
+        c->direct = DIRECT_BYTES;
+        c->usual = c->kind == SQRL_KIND_STRING ? SQRL_STRING : SQRL_BINARY;
+    } else if (c->kind == SQRL_KIND_DENSE && c->dims) {
+        c->direct = DIRECT_ARRAY;
+    } else if (c->kind == SQRL_KIND_DENSE &&
+               (c->dtype == SQRL_DTYPE_INT64 || c->dtype == SQRL_DTYPE_FLOAT64)) {
+        c->direct = DIRECT_WORD;
+        c->usual = c->dtype == SQRL_DTYPE_INT64 ? SQRL_INT : SQRL_FLOAT;
+    }
+}
+
 static int column_sizes(struct sqrl_column_plan *c, enum sqrl_ragged ragged, double pad,
                         struct sqrl_error *err) {
     c->lengths = SQRL_NO_NODE;
-    c->direct = DIRECT_NONE;
-    if (c->kind == SQRL_KIND_DENSE && c->dims)
-        c->direct = DIRECT_ARRAY;
-    else if (c->kind == SQRL_KIND_DENSE &&
-             (c->dtype == SQRL_DTYPE_INT64 || c->dtype == SQRL_DTYPE_FLOAT64))
-        c->direct = DIRECT_WORD;
-    if (c->kind == SQRL_KIND_STRING || c->kind == SQRL_KIND_BINARY) {
-        c->direct = DIRECT_BYTES;
+    set_direct(c);
+    if (c->direct == DIRECT_BYTES) {
         c->dtype = SQRL_DTYPE_UINT8;
         c->item_bytes = 1;
         c->dims = 0;

@@ -19,10 +19,14 @@ struct sqrl_column_plan {
     size_t item_bytes;
     size_t row_bytes; /* DENSE */
     enum { DIRECT_NONE, DIRECT_WORD, DIRECT_BYTES, DIRECT_ARRAY } direct;
+    unsigned usual; /* node type that always fits and is its own direct value: of numbers
+                       as FILL copies them, of text and binaries; else USUAL_NONE */
     uint32_t lengths;        /* which array of lengths it has, or SQRL_NO_NODE */
     uint8_t pad[16];         /* pad_value as an element */
     struct sqrl_place first; /* the sample that fixed its type */
 };
+
+#define USUAL_NONE UINT32_MAX
 
 struct sqrl_columns {
     struct sqrl_column_plan *column;
@@ -76,6 +80,12 @@ static inline bool sqrl_column_direct(const struct sqrl_column_plan *column,
     }
     return false;
 }
+#define SQRL_CELL_ROWS 64u
+/* Writes the cells of `count` <= SQRL_CELL_ROWS rows from `row` on, whose fields were
+ * found at found[i * wants + want]. Bit i is set when a value of row + i does not fit. */
+uint64_t sqrl_cells_write(const struct sqrl_columns *columns, struct sqrl_loaded *to,
+                          const struct sqrl_node *nodes, const uint32_t *found,
+                          uint32_t wants, uint32_t row, uint32_t count);
 /* The error for a value that does not fit, naming both samples. Returns SQRL_E_TYPE. */
 int sqrl_column_clash(const struct sqrl_column_plan *column, struct sqrl_source *source,
                       const struct sqrl_node *nodes, uint32_t node,

@@ -7,6 +7,7 @@
  *
  * Everything was checked by LOAD: nothing here can fail but the allocation of the slot.
  */
+#include "driver/fetch.h"
 #include "stream/columns/columns.h"
 
 #include <stdlib.h>
@@ -476,9 +477,10 @@ static void fill_column(const struct filler *f) {
 void sqrl_batch_fill(struct sqrl_batch *batch, const struct sqrl_source *source,
                      const struct sqrl_columns *columns, const struct sqrl_row *rows,
                      uint32_t from, uint32_t to) {
+    bool subset = sqrl_source_subset_of(source);
     for (uint32_t r = from; r < to; r++) {
         struct sqrl_place place = sqrl_row_place(rows[r].from, rows[r].index);
-        if (place.sample != SQRL_UNKNOWN)
+        if (subset && place.sample != SQRL_UNKNOWN)
             place.sample = sqrl_source_row(source, place.shard, place.sample);
         batch->place[r] = place;
     }

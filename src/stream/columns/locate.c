@@ -39,6 +39,7 @@ struct layout {
     struct layout_step *step;
     uint32_t steps, capacity;
     uint32_t pairs; /* of the sample itself */
+    bool complete;  /* all that is wanted is in it */
     uint8_t *keys;
     uint32_t key_bytes, key_room;
 };
@@ -390,6 +391,14 @@ static struct layout *next_layout(struct sqrl_locator *l) {
     return &l->layout[l->used < LAYOUTS ? l->used : l->victim % LAYOUTS];
 }
 
+/* The wanted steps of a layout are all different. */
+static bool is_complete(const struct layout *layout, uint32_t wants) {
+    uint32_t wanted = 0;
+    for (uint32_t i = 0; i < layout->steps; i++)
+        wanted += layout->step[i].want != NO_WANT;
+    return wanted == wants;
+}
+
 static void walk_and_learn(struct sqrl_locator *l, const struct sqrl_node *nodes,
                            uint32_t node, const uint8_t *bytes, uint32_t *found) {
     struct walk w = {l, nodes, bytes, found, next_layout(l)};
@@ -406,6 +415,7 @@ static void walk_and_learn(struct sqrl_locator *l, const struct sqrl_node *nodes
     if (layout && !w.layout) {
         layout->pairs = NO_WANT; /* fits no sample */
     } else if (layout) {
+        layout->complete = is_complete(layout, l->wants->count);
         l->last = (uint32_t)(layout - l->layout);
         if (l->used < LAYOUTS)
             l->used++;
@@ -417,8 +427,9 @@ static void walk_and_learn(struct sqrl_locator *l, const struct sqrl_node *nodes
 
 /* --- using layouts --- */
 
-static bool match(const struct layout *layout, const struct sqrl_node *nodes,
-                  uint32_t node, const uint8_t *bytes, uint32_t *found) {
+static inline __attribute__((always_inline)) bool
+match(const struct layout *layout, const struct sqrl_node *nodes, uint32_t node,
+      const uint8_t *bytes, uint32_t *found) {
     if (nodes[node].size != layout->pairs)
         return false;
     uint32_t at = node + 1;
@@ -444,6 +455,10 @@ static bool match(const struct layout *layout, const struct sqrl_node *nodes,
     return true;
 }
 
+static inline void find_nothing(const struct sqrl_locator *l, uint32_t *found) {
+    memset(found, 0xff, l->wants->count * sizeof *found);
+}
+
 static bool match_any(struct sqrl_locator *l, const struct sqrl_node *nodes,
                       uint32_t node, const uint8_t *bytes, uint32_t *found) {
     for (uint32_t i = 0; i < l->used; i++) {
@@ -453,16 +468,31 @@ static bool match_any(struct sqrl_locator *l, const struct sqrl_node *nodes,
             l->served++;
             return true;
         }
-        memset(found, 0xff, l->wants->count * sizeof *found);
+        find_nothing(l, found);
     }
     return false;
+}
+
+/* A complete layout writes all of found[]. */
+uint32_t sqrl_locate_run(struct sqrl_locator *l, const struct sqrl_node *nodes,
+                         const uint32_t *begin, uint32_t count, const uint8_t *bytes,
+                         uint32_t *found) {
+    const struct layout *layout = &l->layout[l->last];
+    uint32_t wants = l->wants->count, n = 0;
+    if (l->walk_on || !l->used || !layout->complete)
+        return 0;
+    while (n < count && nodes[begin[n]].type == SQRL_MAP &&
+           match(layout, nodes, begin[n], bytes, found + (size_t)n * wants))
+        n++;
+    l->served += n;
+    return n;
 }
 
 void sqrl_locate(struct sqrl_locator *l, const struct sqrl_node *nodes, uint32_t node,
                  const uint8_t *bytes, uint32_t *found, const char **stranger) {
     if (stranger)
         *stranger = NULL;
-    memset(found, 0xff, l->wants->count * sizeof *found);
+    find_nothing(l, found);
     if (nodes[node].type != SQRL_MAP)
         return;
     if (l->walk_on)

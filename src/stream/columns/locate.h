@@ -40,6 +40,12 @@ void sqrl_locator_free(struct sqrl_locator *locator);
 void sqrl_locate(struct sqrl_locator *locator, const struct sqrl_node *nodes,
                  uint32_t node, const uint8_t *bytes, uint32_t *found,
                  const char **stranger);
+/* The same for the samples at begin[0 .. count), as far as they have the keys of the one
+ * before and all that is wanted: found[] has a row of sqrl_wants_count entries each.
+ * Returns how many; no stranger is in them. */
+uint32_t sqrl_locate_run(struct sqrl_locator *locator, const struct sqrl_node *nodes,
+                         const uint32_t *begin, uint32_t count, const uint8_t *bytes,
+                         uint32_t *found);
 /* True when the stranger of the last sqrl_locate is a key that can't name a field (no
  * text, empty, or with a NUL): *stranger then says which, where and why. */
 bool sqrl_locator_nameless(const struct sqrl_locator *locator);
