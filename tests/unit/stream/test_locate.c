@@ -104,6 +104,7 @@ static void same_as_looking_up(void **state) {
     (void)state;
     struct sqrl_rng rng;
     sqrl_rng_init(&rng, 42);
+    unsigned runs = 0;
     for (unsigned round = 0; round < 200; round++) {
         struct sqrl_error err;
         struct sqrl_wants *wants = sqrl_wants_new(&err);
@@ -132,8 +133,16 @@ static void same_as_looking_up(void **state) {
                 sqrl_json_decode(&tape, bytes, strlen(json), &offset, 0, NULL, &err),
                 SQRL_OK);
             const char *name;
+            const uint32_t begin = 0;
+            uint32_t quick[SQRL_COUNT_OF(NAMES) + 1];
+            bool run = sqrl_locate_run(locator, tape.nodes, &begin, 1, bytes, quick);
+            runs += run;
             sqrl_locate(locator, tape.nodes, 0, bytes, found, &name);
+            if (run) /* nothing is asked of such samples any more */
+                assert_memory_equal(quick, found,
+                                    sqrl_wants_count(wants) * sizeof *found);
             bool strange = judged && any_stranger(tape.nodes, 0, bytes, "", wanted);
+            assert_false(run && strange);
             if (strange != (name != NULL))
                 print_error("%s: %s\n", json, name ? name : "no stranger");
             assert_int_equal(strange, name != NULL);
@@ -153,6 +162,7 @@ static void same_as_looking_up(void **state) {
         sqrl_locator_free(locator);
         sqrl_wants_free(wants);
     }
+    assert_true(runs > 1000);
 }
 
 static void no_map_has_nothing(void **state) {
