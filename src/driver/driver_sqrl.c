@@ -2,8 +2,9 @@
  *
  * A directory with commits is what its commits say, nothing else: shards that no commit
  * names (of a run that was killed, or that still runs) are not part of it. Local
- * directories are compared with their commits on opening, by one listing; elsewhere a
- * shard that is gone or changed is noticed when it is opened. */
+ * directories are compared with their commits on opening, by one listing; elsewhere, or
+ * with check=false, a shard that is gone or changed is noticed when it is opened, and
+ * on_error decides what becomes of its samples. */
 #include <stdlib.h>
 
 #include "driver/driver.h"
@@ -13,6 +14,12 @@
 #include "format/native.h"
 
 #define LLU(x) ((unsigned long long)(x))
+
+static const struct sqrl_option options[] = {
+    {"check", SQRL_OPTION_BOOL, SQRL_OPTION_PLAIN, "true", NULL,
+     "compare local shards with their commits on opening; false: one that is missing or "
+     "cut is an error where it is read, of which on_error decides"},
+    {0}};
 
 static const struct sqrl_listed *find_listed(const struct sqrl_listing *listing,
                                              const char *name) {
@@ -41,14 +48,16 @@ int sqrl_commit_shard_check(const struct sqrl_driver_args *args, const char *pat
         stat.size = listed->bytes;
     else if (sqrl_fs_stat(args->fs, path, &stat, NULL) != SQRL_OK)
         return sqrl_error_set(err, SQRL_E_NOT_FOUND,
-                              "shard \"%s\" of commit %s is missing: restore it, or run "
-                              "`squirrel index` to index the shards that are there",
+                              "shard \"%s\" of commit %s is missing: restore it, run "
+                              "`squirrel index` to index the shards that are there, or "
+                              "open with check=false and let on_error decide",
                               shard->name, commit->id);
     if (stat.size == shard->file_bytes)
         return SQRL_OK;
     return sqrl_error_set(err, SQRL_E_CORRUPT,
                           "shard \"%s\" has %llu bytes, but %llu in commit %s: restore "
-                          "it, or run `squirrel index` to index the shards as they are",
+                          "it, run `squirrel index` to index the shards as they are, or "
+                          "open with check=false and let on_error decide",
                           shard->name, LLU(stat.size), LLU(shard->file_bytes),
                           commit->id);
 }
@@ -146,9 +155,10 @@ int sqrl_shard_list_commits(const struct sqrl_driver_args *args,
                             const struct sqrl_commits *commits,
                             struct sqrl_shard_list *out, struct sqrl_error *err) {
     struct sqrl_listing listing = {0};
-    bool local = sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL;
-    int rc = SQRL_OK;
-    if (local)
+    bool local = sqrl_fs_flags(args->fs) & SQRL_FS_LOCAL, check = true;
+    int rc = sqrl_settings_bool(args->settings, options, "check", &check, err);
+    local = local && check;
+    if (rc == SQRL_OK && local)
         rc = sqrl_listing_read(args->fs, args->path, &listing, err);
     for (size_t i = 0; rc == SQRL_OK && i < commits->count; i++)
         rc = add_commit(args, local ? &listing : NULL, &commits->items[i], out, err);
@@ -241,5 +251,6 @@ const struct sqrl_driver_ops sqrl_driver_native = {
     .name = "sqrl",
     .doc = "native shards: one file, or a directory with its commits",
     .format = &sqrl_format_native,
+    .options = options,
     .open = open_sqrl,
 };

@@ -427,8 +427,9 @@ static void put_changed(struct writer *w, struct parse *p, uint32_t map,
                   {"at", "0"},
                   {"window", edge->ended ? "null" : "0"},
                   {"pass", "0"},
+                  {"quota", "null"},
                   {"epoch", epoch}};
-    enum { OF_SHARE = 5, CHANGES = 6 };
+    enum { OF_SHARE = 6, CHANGES = 7 };
     uint64_t was = share ? edge->back : number(p, map, "epoch");
     if (was < edge->back)
         bad(p, "epoch");
@@ -597,6 +598,44 @@ static int gather_all(struct sqrl_mixture_saved *saved, size_t count,
     return code;
 }
 
+/* Of passes that others had begun one's own share, too: shards that were appended since
+ * are not theirs. */
+static int add_begun(struct sqrl_mixture_saved *saved, size_t count, size_t own,
+                     struct sqrl_error *err) {
+    int code = SQRL_OK;
+    for (uint32_t i = 0; i < saved[own].count && !code; i++) {
+        struct sqrl_standing all = {0}, *mine = &saved[own].standing[i];
+        if (!is_shared(saved, count, i) ||
+            strstr(mine->now.state[0], "distribute(split)"))
+            continue;
+        code = gather_plan(saved, count, i, &all, err);
+        for (size_t b = 0; b < mine->passes; b++)
+            sqrl_pass_reset(&mine->begun[b]);
+        free(mine->begun);
+        mine->passes = 0;
+        mine->begun = sqrl_calloc(all.passes + 1, sizeof *mine->begun, "states", err);
+        code = code || mine->begun ? code : SQRL_E_NO_MEMORY;
+        for (size_t b = 0; b < all.passes && !code; b++) {
+            struct sqrl_pass *pass = &all.begun[b];
+            if (pass->pass <= mine->now.pass)
+                continue;
+            char *text = pass->state[own]; /* changes places with the first */
+            pass->state[own] = pass->state[0];
+            pass->state[0] = text;
+            for (size_t n = 1; n < pass->states; n++)
+                free(pass->state[n]);
+            pass->states = 1;
+            mine->begun[mine->passes++] = *pass;
+            memset(pass, 0, sizeof *pass);
+        }
+        sqrl_pass_reset(&all.now);
+        for (size_t b = 0; b < all.passes; b++)
+            sqrl_pass_reset(&all.begun[b]);
+        free(all.begun);
+    }
+    return code;
+}
+
 int sqrl_mixture_read(const struct sqrl_mixture_plan *plan,
                       struct sqrl_mixture_saved *out, struct sqrl_error *err) {
     size_t count = plan->options->states, own = count == 1 ? 0 : count;
@@ -618,6 +657,7 @@ int sqrl_mixture_read(const struct sqrl_mixture_plan *plan,
                               "of this process",
                               count);
     if (!code && own < count) {
+        code = count > 1 ? add_begun(saved, count, own, err) : SQRL_OK;
         *out = saved[own];
         memset(&saved[own], 0, sizeof *saved);
     } else if (!code) {

@@ -331,6 +331,13 @@ static int apply_position(struct sqrl_iterator *it, const struct sqrl_state *sta
     return SQRL_OK;
 }
 
+/* Of a pass that others had begun: see mixture_state.c. Its quota is that of the whole.
+ */
+static bool is_start(const struct sqrl_share *share) {
+    return share->cuts == 1 && !share->lefts && !share->window && !share->at &&
+           !share->pass;
+}
+
 /* The consumer's own state goes on as it is; without it all are dealt anew. */
 static int apply_share(struct sqrl_iterator *it, struct sqrl_states *states,
                        uint64_t consumers, uint64_t consumer, struct sqrl_error *err) {
@@ -349,6 +356,9 @@ static int apply_share(struct sqrl_iterator *it, struct sqrl_states *states,
         if (s->share.consumers != consumers || s->share.consumer != consumer)
             continue;
         code = sqrl_deal_check(it->deal, &s->share, err);
+        if (s->share.quota == SQRL_UNKNOWN && !o->steps && is_start(&s->share))
+            s->share.quota = sqrl_deal_quota(sqrl_deal_samples(it->deal), consumers,
+                                             consumer, o->tail);
         if (!code && !o->steps && s->share.quota > sqrl_source_samples(it->source))
             code = sqrl_error_set(err, SQRL_E_CORRUPT,
                                   "the state's quota is more than the data hold: it was "

@@ -80,6 +80,18 @@ static int units_of_footer(struct sqrl_iterator *it, uint64_t s, uint64_t most,
     return code;
 }
 
+/* A shard that can't be opened, of which on_error decides: its chunks stay in one piece,
+ * so that all ranks that can't open it agree. */
+static bool is_on_error(const struct sqrl_iterator *it,
+                        const struct sqrl_shard_chunk *chunk, int code,
+                        struct sqrl_error *err) {
+    if (!chunk || !it->on_error || it->on_error->policy == SQRL_ON_ERROR_RAISE ||
+        !sqrl_on_error_covers(code))
+        return false;
+    sqrl_error_clear(err);
+    return true;
+}
+
 int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *block_bytes,
                        uint64_t want_bytes, struct sqrl_unit **out, uint64_t *count,
                        struct sqrl_error *err) {
@@ -99,6 +111,10 @@ int sqrl_units_collect(struct sqrl_iterator *it, const uint64_t *block_bytes,
             sqrl_source_open_ahead(it->source, s, it->shards);
         if (!fine)
             code = units_of_footer(it, s, most, &units, err);
+        if (code && is_on_error(it, chunk, code, err)) {
+            fine = true;
+            code = SQRL_OK;
+        }
         for (; at < end && !code && fine; at++)
             code = add_blocks(&units,
                               (struct sqrl_unit){(uint32_t)s, chunk[at].first_block,

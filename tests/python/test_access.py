@@ -162,3 +162,62 @@ def test_a_sample_that_is_larger_than_a_block_stands_alone(tmp_path):
     squirrel.pack(({"x": np.full(n, i % 7, np.uint8)} for i, n in enumerate(sizes)), tmp_path / "data")
     assert squirrel.open(tmp_path / "data").forecast()["blocks"] == 4  # (300, 600), (200), (2000), (the rest)
     assert [s["x"].nbytes for s in squirrel.open(tmp_path / "data")] == sizes
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory):
+    """4,000 samples in one shard of many small blocks, in groups of fields."""
+    folder = tmp_path_factory.mktemp("groups") / "data"
+    rng = np.random.default_rng(4)
+    squirrel.pack(
+        ({"id": i, "x": rng.integers(0, 255, 900, np.uint8), "y": rng.integers(0, 255, 300, np.uint8)} for i in range(4000)),
+        folder, codec="none", block_bytes="8 KiB", groups={"pixels": ["x"], "more": ["y"]}, index=["id"],
+    )  # fmt: skip
+    return folder
+
+
+def _cost(stream, indices):
+    before = stream.metrics()
+    samples = stream.get_many(indices)
+    after = stream.metrics()
+    return samples, after["requests"] - before["requests"], after["bytes"] - before["bytes"]
+
+
+def test_neighbours_in_groups_are_one_request_a_group(grouped):
+    stream = squirrel.open(grouped, throttle="latency=1us")
+    blocks = stream.forecast()["blocks"]
+    assert blocks > 400
+    samples, requests, _ = _cost(stream, range(500, 3500))
+    assert [s["id"] for s in samples] == list(range(500, 3500))
+    assert all(s["x"].size == 900 and s["y"].size == 300 for s in samples)
+    assert requests <= 3 * 3  # of each group: its index, its blocks
+
+
+def test_a_select_reads_its_groups_only(grouped):
+    stream = squirrel.open(grouped, throttle="latency=1us")
+    samples, requests, size = _cost(stream.select("y"), range(4000))
+    assert len(samples) == 4000 and {s["y"].size for s in samples} == {300} and "x" not in samples[0]
+    assert requests <= 3 and size < 4000 * 400
+    with pytest.raises(squirrel.NotFoundError, match='no sample has a field "z"'):
+        stream.select("z").get_many([1])
+    with pytest.raises(squirrel.NotFoundError, match='no sample has a field "pixel"'):
+        list(stream.select("pixel"))
+
+
+def test_neighbours_behind_where_are_one_request(grouped):
+    stream = squirrel.open(grouped, throttle="latency=1us").where("id >= 1000 and id < 3000").select("y")
+    samples, requests, _ = _cost(stream, range(0, 2000, 2))
+    assert len(samples) == 1000 and requests <= 5
+    whole = squirrel.open(grouped, throttle="latency=1us").where("id >= 1000 and id < 3000")
+    samples, requests, _ = _cost(whole, range(2000))
+    assert [s["id"] for s in samples] == list(range(1000, 3000)) and requests <= 3 * 3
+
+
+def test_far_samples_in_groups_by_chance(grouped):
+    wanted = np.random.default_rng(5).integers(0, 4000, 700)
+    plain = list(squirrel.open(grouped))
+    for stream in (squirrel.open(grouped), squirrel.open(grouped, throttle="latency=1us")):
+        for sample, i in zip(stream.get_many(wanted), wanted):
+            assert sample["id"] == i
+            np.testing.assert_array_equal(sample["x"], plain[i]["x"])
+            np.testing.assert_array_equal(sample["y"], plain[i]["y"])

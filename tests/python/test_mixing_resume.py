@@ -6,6 +6,7 @@ import collections
 import itertools
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three data sets; "from" says which, "i" the number within it."""
     where = tmp_path_factory.mktemp("several")
     for number, count in enumerate(SIZES):
+        groups = {"words": ["text"], "numbers": ["i"]} if number == 2 else None  # one is kept in groups of fields
         squirrel.pack(
-            ({"from": number, "i": i, "text": "x" * (i % 7)} for i in range(count)), where / str(number),
-            samples_per_shard=40, block_bytes=200,
+            samples(number, 0, count), where / str(number), samples_per_shard=40, block_bytes=200, groups=groups
         )
     return where
+
+
+def samples(number: int, first: int, end: int) -> Any:
+    return ({"from": number, "i": i, "text": "x" * (i % 7)} for i in range(first, end))
 
 
 def opened(folder: Path) -> list[squirrel.Stream]:
@@ -55,6 +60,7 @@ class Run:
         self.independent = draw.random() < 0.3
         self.quota = 0
         self.filtered = draw.random() < 0.3
+        self.selected = draw.random() < 0.3
         self.given: collections.Counter[Any] = collections.Counter()
 
     def mix(self, rank: int, ranks: int) -> Any:
@@ -66,6 +72,8 @@ class Run:
             stream = stream.distribute(rank, ranks, tail="uneven")
             if self.filtered:
                 stream = stream.filter("i > 5")
+            if self.selected:  # of groups, those that are needed
+                stream = stream.select("from", "i")
             streams.append(stream.map(dict) if self.python else stream)
         make = squirrel.sample if self.independent else squirrel.mix
         return make(streams, self.weights, self.seed, "forever")
@@ -84,13 +92,23 @@ class Run:
                 assert got == {i: 1 for i in range(lowest, SIZES[number])}, (number, number_of_pass)
 
 
-def run_once(folder: Path, draw: random.Random) -> None:
+def run_once(folder: Path, draw: random.Random, copies: Path) -> None:
+    """Where shards are appended, between the last stop and the end, passes that had begun end with the old ones."""
     run = Run(folder, draw)
+    if draw.random() < 0.3:
+        run.folder = copies / str(len(list(copies.iterdir())))
+        shutil.copytree(folder, run.folder)
     states: list[Any] | None = None
     last = dict.fromkeys(run.chosen, 0)
     topologies = [draw.randint(1, 4) for _ in range(draw.randint(2, 3))]
     for turn, ranks in enumerate(topologies):
         final = turn == len(topologies) - 1
+        if final and run.folder != folder:
+            for number in run.chosen:
+                groups = {"words": ["text"], "numbers": ["i"]} if number == 2 else None
+                squirrel.pack(
+                    samples(number, SIZES[number], SIZES[number] + 17), run.folder / str(number), append=True, groups=groups
+                )
         count = draw.randrange(120)
         fresh = []
         for rank in range(ranks):
@@ -114,14 +132,14 @@ def run_once(folder: Path, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_ranks_come_and_go(folder: Path, seed: int) -> None:
-    run_once(folder, random.Random(seed))
+def test_ranks_come_and_go(folder: Path, seed: int, tmp_path: Path) -> None:
+    run_once(folder, random.Random(seed), tmp_path)
 
 
 @pytest.mark.soak
-def test_ranks_come_and_go_for_long(folder: Path) -> None:
+def test_ranks_come_and_go_for_long(folder: Path, tmp_path: Path) -> None:
     for seed in range(1000, 4000):
-        run_once(folder, random.Random(seed))
+        run_once(folder, random.Random(seed), tmp_path)
 
 
 # --- the same ranks: the rest is what would have come ---

@@ -285,3 +285,26 @@ def test_refusals(damaged):
     with pytest.raises(squirrel.CorruptError):
         list(stream.on_error("retry"))
     assert "on_error('skip')" in repr(stream.on_error("skip"))
+
+
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_a_shard_that_is_bad_before_opening(tmp_path, how):
+    """Opening says so; with check=False it is on_error's."""
+    folder = tmp_path / "shards"
+    squirrel.pack(({"id": i, "x": bytes(50)} for i in range(N)), folder, samples_per_shard=100, block_bytes=600)
+    path = sorted(folder.glob("*.sqrl"))[4]
+    if how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises((squirrel.NotFoundError, squirrel.CorruptError), match="check=false"):
+        squirrel.open(folder)
+    stream = squirrel.open(folder, check=False)
+    assert len(stream) == N
+    with pytest.raises((squirrel.Error, OSError), match="-000004"):
+        list(stream)
+    for plan in plans(stream, "2 KiB"):
+        assert sorted(ids(plan.on_error("skip"))) == sorted(set(range(N)) - set(BAD))
+        parts = [ids(plan.on_error("substitute").distribute(rank, 3)) for rank in range(3)]
+        assert {len(part) for part in parts} == {-(-N // 3)}
+        assert set(sum(parts, [])) == set(range(N)) - set(BAD)

@@ -166,11 +166,13 @@ def gather(stage: Any, saved: Any) -> tuple[Saved, list[Saved]]:
         )
     for state in states:
         stage._check(state)
-    lead, states = _choose(stage, states)
-    parts = [part["parts"] for part in states]
-    names = stage._names_of_parts()
+    lead, own = _choose(stage, states)
     before = functools.partial(stage._before_pass, lead["epoch"])
-    return lead, [shares(name, states, [part[i] for part in parts], before) for i, name in enumerate(names)]
+    found = []
+    for i, name in enumerate(stage._names_of_parts()):
+        parts = [state["parts"][i] for state in states]
+        found.append(shares(name, states, parts, before) if own is None else _own(name, own, states, parts, before))
+    return lead, found
 
 
 def beginning(stream: Any, epoch: int, consumers: int) -> Saved:
@@ -190,25 +192,25 @@ def beginning(stream: Any, epoch: int, consumers: int) -> Saved:
     return state or {}
 
 
-def _choose(stage: Any, states: list[Saved]) -> tuple[Saved, list[Saved]]:
-    """All states that are needed, and the one whose schedule goes on: where rank and worker are what
-    they were its own, else the one that was furthest on."""
+def _choose(stage: Any, states: list[Saved]) -> tuple[Saved, int | None]:
+    """The state whose schedule goes on: where rank and worker are what they were its own, and which
+    that is, else the one that was furthest on."""
     if len(states) == 1:
-        return states[0], states
+        return states[0], 0
     mine = _consumer(stage)
     if mine is None:
         raise StateError(
             f"{len(states)} states of several streams without distribute: give the one of this process"
         )
-    own = [state for state in states if _share(state) == mine]
-    if own:
-        return own[0], own[:1]
+    for n, state in enumerate(states):
+        if _share(state) == mine:
+            return state, n
     for n, state in enumerate(states, 1):
         if state["epoch"] != states[0]["epoch"]:
             raise StateError(f"states 1 and {n} are of different epochs")
     lead = dict(max(states, key=stage._progress))
     lead["finished"] = all(state["finished"] for state in states)
-    return lead, states
+    return lead, None
 
 
 def _consumer(stage: Any) -> tuple[int, int] | None:
@@ -267,6 +269,32 @@ def shares(
                 standing[n] = _edge(name, pattern, _share(states[n]), part["pass"] > number, back)
         passes.append({"pass": number, "states": [standing[n] for n in range(len(parts))]})
     return {"pass": low, "taken": parts[0]["taken"], "states": passes[0]["states"], "begun": passes[1:]}
+
+
+def _own(
+    name: str, n: int, states: list[Saved], parts: list[Saved], before_pass: Callable[[int, int], Saved | None]
+) -> Saved:
+    """What is of one's own of a stream's states. Of passes that others had begun, too, where those
+    are given: shards that were appended since are not theirs."""
+    own = _single(parts[n])
+    latest = max([part["pass"] for part in parts] + [later["pass"] for part in parts for later in part["begun"]])
+    dealt = all(part["state"] is not None and _share(part["state"]) is not None for part in parts)
+    ruled = any("distribute(split)" in str(state.get("plan")) for state in find(parts[n], "squirrel_state"))
+    if latest == own["pass"] or not dealt or ruled:
+        return own
+    try:
+        everybody = shares(name, states, parts, before_pass)
+    except StateError:  # such a stream goes on with the numbers it had
+        return own
+    known = {later["pass"] for later in parts[n]["begun"]}
+    own["begun"] = []
+    for later in everybody["begun"]:
+        state = later["states"][n]
+        if later["pass"] > own["pass"]:
+            if later["pass"] not in known:  # all of its share is to come
+                find(state, "squirrel_state")[0]["share"]["quota"] = None
+            own["begun"].append({"pass": later["pass"], "states": [state]})
+    return own
 
 
 def _single(part: Saved) -> Saved:
