@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#define SLICE_NS UINT64_C(50000000)
+
 /* --price and --link: what requests cost, and how wide the link is. */
 struct cli_prices {
     double per_thousand; /* negative: not given */
@@ -42,10 +44,20 @@ static double cost_of(const struct cli_prices *prices, const struct round *round
            1000;
 }
 
+/* False: Ctrl-C came while a server was silent. */
+static bool wait_for_more(struct sqrl_iterator *iterator) {
+    while (!sqrl_iterator_wait(iterator, SLICE_NS))
+        if (cli_interrupted())
+            return false;
+    return true;
+}
+
 static int read_runs(struct sqrl_iterator *iterator, struct round *round,
                      struct sqrl_error *err) {
     for (;;) {
         struct sqrl_run *run;
+        if (!wait_for_more(iterator))
+            return SQRL_OK;
         int code = sqrl_iterator_next_run(iterator, &run, err);
         if (code || !run || cli_interrupted()) {
             sqrl_run_release(run);
@@ -60,6 +72,8 @@ static int read_batches(struct sqrl_iterator *iterator, struct round *round,
                         struct sqrl_error *err) {
     for (;;) {
         struct sqrl_batch *batch;
+        if (!wait_for_more(iterator))
+            return SQRL_OK;
         int code = sqrl_iterator_next_batch(iterator, &batch, err);
         if (code || !batch || cli_interrupted()) {
             sqrl_batch_unref(batch);
@@ -72,11 +86,11 @@ static int read_batches(struct sqrl_iterator *iterator, struct round *round,
     }
 }
 
-/* Epochs that don't follow each other: nothing is begun for the next round in this one.
- */
+/* Nothing is begun for the next round in this one. */
 static int run_round(struct sqrl_plan *plan, uint64_t number, struct round *round,
                      struct sqrl_error *err) {
-    struct sqrl_iterator_options options = {.size = sizeof options, .epoch = 2 * number};
+    struct sqrl_iterator_options options = {
+        .size = sizeof options, .epoch = 2 * number, .follow = SQRL_FOLLOW_NONE};
     struct sqrl_iterator *iterator = NULL;
     struct sqrl_fs_metrics before;
     memset(round, 0, sizeof *round);

@@ -2,9 +2,11 @@
  * with a source. */
 #include "cli.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *age_text(int64_t since_ns, char out[24]) {
     static const struct {
@@ -210,16 +212,103 @@ static int run_prune(struct cli_args *args) {
 
 /* --- warm --- */
 
+/* Several shards at a time: one waits for its server, or for its index. */
+enum { WARMERS = 8, LOOK_NS = 50000000, PATIENCE = 10 };
+
 struct warming {
     struct cli_progress progress;
-    uint64_t done;
+    struct sqrl_source *source;
+    struct sqrl_cancel cancel;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t ended;
+    uint64_t shards, next, done; /* done: bytes */
+    unsigned running;
+    int code; /* of the first that failed */
+    struct sqrl_error err;
 };
 
-static int show_fetched(void *arg, uint64_t bytes) {
+static int count_fetched(void *arg, uint64_t bytes) {
     struct warming *w = arg;
+    pthread_mutex_lock(&w->lock);
     w->done += bytes;
-    cli_progress_show(&w->progress, w->done, w->done);
-    return cli_interrupted() ? SQRL_E_CANCELLED : SQRL_OK;
+    pthread_mutex_unlock(&w->lock);
+    return sqrl_cancel_requested(&w->cancel) ? SQRL_E_CANCELLED : SQRL_OK;
+}
+
+static void *warm_shards(void *arg) {
+    struct warming *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (w->next < w->shards && w->code == SQRL_OK) {
+        uint64_t shard = w->next++;
+        struct sqrl_error err = {0};
+        pthread_mutex_unlock(&w->lock);
+        int code =
+            sqrl_source_fetch(w->source, shard, count_fetched, w, &w->cancel, &err);
+        pthread_mutex_lock(&w->lock);
+        if (code && w->code == SQRL_OK) {
+            w->code = code;
+            w->err = err;
+            sqrl_cancel_request(&w->cancel);
+        }
+    }
+    w->running--;
+    pthread_cond_signal(&w->ended);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* Shows how far they are, until all have ended. Opening a file can't be cancelled: who is
+ * interrupted leaves it behind, as a cache takes no harm from that. */
+static void watch_warming(struct warming *w) {
+    unsigned patience = PATIENCE;
+    pthread_mutex_lock(&w->lock);
+    while (w->running) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += LOOK_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&w->ended, &w->lock, &until);
+        uint64_t done = w->done;
+        pthread_mutex_unlock(&w->lock);
+        cli_progress_show(&w->progress, done, done);
+        if (cli_interrupted()) {
+            sqrl_cancel_request(&w->cancel);
+            if (patience-- == 0) {
+                fprintf(stderr, "squirrel cache: interrupted\n");
+                _exit(EXIT_SIGNAL + cli_interrupted());
+            }
+        }
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static int warm_all(struct warming *w, struct sqrl_error *err) {
+    pthread_t threads[WARMERS];
+    unsigned count = 0;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->ended, NULL);
+    for (; count < WARMERS && count < w->shards; count++) {
+        pthread_mutex_lock(&w->lock);
+        w->running++;
+        pthread_mutex_unlock(&w->lock);
+        if (pthread_create(&threads[count], NULL, warm_shards, w) == 0)
+            continue;
+        pthread_mutex_lock(&w->lock);
+        w->running--;
+        if (count == 0)
+            w->code = sqrl_error_set(&w->err, SQRL_E_NO_MEMORY, "no thread can be made");
+        pthread_mutex_unlock(&w->lock);
+        break;
+    }
+    watch_warming(w);
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+    pthread_cond_destroy(&w->ended);
+    pthread_mutex_destroy(&w->lock);
+    *err = w->err;
+    return w->code;
 }
 
 static void print_warmed(const struct cli_args *args, struct sqrl_source *source,
@@ -253,17 +342,19 @@ static bool has_cache(const struct cli_args *args) {
 static int run_warm(struct cli_args *args) {
     struct sqrl_error err = {0};
     struct sqrl_source *source = NULL;
-    struct warming w = {.done = 0};
+    struct warming w = {.code = SQRL_OK};
     if (!has_cache(args) && !cli_names_source(args->word[1]))
         return cli_usage(args, "warm wants --cache DIRECTORY?limit=SIZE");
     int code = cli_open(args, args->word[1], &source, &err);
-    uint64_t total = 0, shards = code ? 0 : sqrl_source_shards(source);
-    for (uint64_t i = 0; i < shards; i++)
+    uint64_t total = 0;
+    w.source = source;
+    w.shards = code ? 0 : sqrl_source_shards(source);
+    for (uint64_t i = 0; i < w.shards; i++)
         total += sqrl_source_shard(source, i)->file_bytes;
     cli_progress_start(&w.progress, args, "warm", total);
     w.progress.of_bytes = true;
-    for (uint64_t i = 0; i < shards && code == SQRL_OK; i++)
-        code = sqrl_source_fetch(source, i, show_fetched, &w, NULL, &err);
+    if (code == SQRL_OK)
+        code = warm_all(&w, &err);
     cli_progress_end(&w.progress);
     if (code == SQRL_OK)
         print_warmed(args, source, &w);

@@ -10,7 +10,7 @@ build_packages="build-essential pkg-config python3-dev python3-venv libzstd-dev 
 libisal-dev libdeflate-dev libxxhash-dev libyaml-dev zlib1g-dev libcurl4-openssl-dev"
 demo_packages="dataset-fashion-mnist"
 test_packages="libcmocka-dev clang libclang-rt-14-dev clang-format zstd lz4 git dataset-fashion-mnist
-nginx-light openssl"
+nginx-light openssl strace"
 bench_packages="libmsgpack-dev libsimdjson-dev dataset-fashion-mnist"
 
 case $purpose in

@@ -1,9 +1,9 @@
 /* ask_python.c - the default catalog with what Python's plug-ins offer.
  *
  * Plug-ins are Python code, so a Python interpreter is asked, in a process of its own:
- * `PYTHON -m squirrel.catalog` prints what Catalog.default() is there. Its last line says
- * that the text is whole; else the first one says what went wrong. What plug-ins print
- * goes to standard error. */
+ * `PYTHON -m squirrel.catalog` prints what Catalog.default() is there, behind a line of
+ * its own what of it came from other machines. Its last line says that the text is whole;
+ * else the first one says what went wrong. What plug-ins print goes to standard error. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -14,6 +14,7 @@
 #include "catalog/catalog.h"
 
 #define WHOLE "# whole\n"
+#define ELSEWHERE "\n# from elsewhere\n"
 #define WHERE "SQUIRREL_PYTHON"
 
 enum { PIECE = 1 << 16, MAX_BYTES = 256 << 20 };
@@ -91,6 +92,22 @@ static int tell_failure(const char *python, const struct sqrl_bytes *text,
                           python);
 }
 
+/* Two catalogs, of which the second is not trusted. */
+static int read_both(struct sqrl_catalog *catalog, const struct sqrl_bytes *text,
+                     const char *python, struct sqrl_error *err) {
+    const char *all = (const char *)text->data;
+    const char *mark = memmem(all, text->size, ELSEWHERE, sizeof ELSEWHERE - 1);
+    size_t own = mark ? (size_t)(mark - all) + 1 : text->size;
+    int code = sqrl_catalog_read(catalog, all, own, SQRL_CATALOG_YAML, python, err);
+    if (code || !mark)
+        return code;
+    sqrl_catalog_distrust(catalog, true);
+    code = sqrl_catalog_read(catalog, all + own, text->size - own, SQRL_CATALOG_YAML,
+                             python, err);
+    sqrl_catalog_distrust(catalog, false);
+    return code;
+}
+
 int sqrl_catalog_ask_python(const char *python, struct sqrl_catalog **out,
                             struct sqrl_error *err) {
     struct sqrl_bytes text = {0};
@@ -109,8 +126,7 @@ int sqrl_catalog_ask_python(const char *python, struct sqrl_catalog **out,
     if (!code)
         code = sqrl_catalog_new(out, err);
     if (!code)
-        code = sqrl_catalog_read(*out, (const char *)text.data, text.size,
-                                 SQRL_CATALOG_YAML, python, err);
+        code = read_both(*out, &text, python, err);
     if (code) {
         sqrl_catalog_free(*out);
         *out = NULL;

@@ -10,7 +10,6 @@ import pty
 import re
 import resource
 import select
-import shutil
 import signal
 import subprocess
 import time
@@ -180,19 +179,6 @@ def test_file_size_limit(squirrel, many, words):
     assert process.returncode == 1 and words[2].split(".")[0] in message
     assert "too large" in message.lower()
     assert sorted(files(squirrel.folder)) == before
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 1 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if os.geteuid() or not shutil.which("mount"):
-        pytest.skip("only root may mount a small disk")
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True).returncode:
-        pytest.skip("a small disk can't be mounted here")
-    yield place
-    subprocess.run(["umount", place], check=True)
 
 
 @pytest.mark.parametrize("words", [["pack", "many.jsonl", "disk/out", "--codec", "none"],

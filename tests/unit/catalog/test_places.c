@@ -177,6 +177,16 @@ static void test_python_is_asked(void **state) {
     assert_int_equal(sqrl_catalog_find(catalog, "offered", 1, &source, NULL), SQRL_OK);
     sqrl_catalog_free(catalog);
 
+    write_program("far", "printf 'sources: [{identifier: near, driver_name: csv}]\\n"
+                         "# from elsewhere\\n"
+                         "sources: [{identifier: far, driver_name: csv}]\\n# whole\\n'");
+    assert_int_equal(ask("far", &catalog, &err), SQRL_OK);
+    assert_int_equal(sqrl_catalog_find(catalog, "near", 1, &source, NULL), SQRL_OK);
+    assert_false(source.untrusted);
+    assert_int_equal(sqrl_catalog_find(catalog, "far", 1, &source, NULL), SQRL_OK);
+    assert_true(source.untrusted);
+    sqrl_catalog_free(catalog);
+
     write_program("told", "echo 'exists: both have it'; exit 1");
     assert_int_equal(ask("told", &catalog, &err), SQRL_E_EXISTS);
     assert_null(catalog);
