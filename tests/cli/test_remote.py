@@ -82,7 +82,7 @@ def test_bench_counts_what_the_server_counts(squirrel, served) -> None:
 # --- servers that say nothing, or go ---
 
 
-@pytest.mark.parametrize("words", [["cat", "URL"], ["bench", "URL"], ["bench", "URL", "--batch", "10", "--select", "id"],
+@pytest.mark.parametrize("words", [["cat", "URL"], ["bench", "URL"], ["bench", "URL", "-b", "10", "--select", "id"],
                                    ["cache", "warm", "URL", "--cache", "kept?limit=64MiB"]])
 def test_a_silent_server_is_left_at_once(squirrel, served, words: list[str]) -> None:
     server, url = served

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -321,6 +323,7 @@ def test_seaweedfs(tmp_path: Path) -> None:
         keys = {"endpoint": endpoint, "access_key_id": KEY, "secret_access_key": SECRET}
         _make_signed_bucket(endpoint)
         _with_seaweedfs(keys)
+        _killed_command(keys, tmp_path)
         wrong = {**keys, "secret_access_key": "wrong-secret-" + "x" * 20}
         with pytest.raises(squirrel.AccessError) as caught:
             squirrel.open("s3://signed/set", **wrong)
@@ -368,6 +371,43 @@ def _with_seaweedfs(options: dict[str, Any]) -> None:
     assert fs.cat_file(odd) == data and fs.find("signed/odd names") == [odd]
     fs.rm_file(odd)
     assert not fs.exists(odd)
+
+
+def _killed_command(keys: dict[str, Any], tmp_path: Path) -> None:
+    """`squirrel pack` straight to the bucket, killed in the middle: nothing is to be seen; the usual read loops."""
+    source = tmp_path / "rows.jsonl"
+    source.write_text("".join(json.dumps({"n": n, "text": f"row {n} " * 2000}) + "\n" for n in range(4000)))
+    environment = {**os.environ, "AWS_ENDPOINT_URL": keys["endpoint"], "AWS_ACCESS_KEY_ID": keys["access_key_id"],
+                   "AWS_SECRET_ACCESS_KEY": keys["secret_access_key"]}  # fmt: skip
+    program = shutil.which("squirrel", path=os.path.dirname(sys.executable))
+    if program is None:
+        pytest.skip("the command is not installed beside this Python")
+    words = [program, "pack", str(source), "s3://signed/command", "--codec", "none", "--samples-per-shard", "400"]
+    fs = system(("s3://signed", keys))
+
+    def shards() -> list[str]:
+        return [name for name in fs.find("signed/command") if name.endswith(".sqrl")]
+
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        deadline = time.monotonic() + 60
+        while not shards() and child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        child.kill()
+    if child.returncode != 0:  # it was not faster
+        with pytest.raises(squirrel.StateError, match="no commit"):
+            squirrel.open("s3://signed/command", **keys)
+        assert {len(squirrel.open(f"s3://{name}", **keys)) for name in shards()} <= {400}, "whole ones"
+        again = subprocess.run([*words, "--overwrite"], env=environment, capture_output=True, text=True, timeout=300)
+        assert again.returncode == 0 and keys["secret_access_key"] not in again.stderr, again.stderr
+    stream = squirrel.open("s3://signed/command", **keys)
+    assert numbers(stream) == list(range(4000)) and len(stream) == 4000
+    torch = pytest.importorskip("torch.utils.data")
+    # As MosaicML's users read, by position, and as WebDataset's do, by a pipeline of steps.
+    loader = torch.DataLoader(stream, batch_size=500, shuffle=True, num_workers=2, collate_fn=numbers)
+    assert sorted(n for batch in loader for n in batch) == list(range(4000))
+    pipeline = stream.shuffle_all(7).distribute().map(lambda sample: (sample["n"], sample["text"])).batched(100)
+    loader = torch.DataLoader(pipeline.to_torch_iterable(), batch_size=None, num_workers=2)
+    assert sorted(n for batch in loader for n, _ in batch) == list(range(4000))
 
 
 # --- the packer's command ---
