@@ -203,7 +203,7 @@ def works_generator() -> dict:
     def bar(n: int):
         from tqdm.auto import tqdm
 
-        return tqdm(range(n), disable=True)
+        yield from tqdm(range(n), disable=True)
 
     def future(n: int):
         from concurrent.futures import ThreadPoolExecutor
