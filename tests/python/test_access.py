@@ -170,7 +170,10 @@ def grouped(tmp_path_factory):
     folder = tmp_path_factory.mktemp("groups") / "data"
     rng = np.random.default_rng(4)
     squirrel.pack(
-        ({"id": i, "x": rng.integers(0, 255, 900, np.uint8), "y": rng.integers(0, 255, 300, np.uint8)} for i in range(4000)),
+        (
+            {"id": i, "x": rng.integers(0, 255, 900, np.uint8), "y": rng.integers(0, 255, 300, np.uint8)}
+            for i in range(4000)
+        ),
         folder, codec="none", block_bytes="8 KiB", groups={"pixels": ["x"], "more": ["y"]}, index=["id"],
     )  # fmt: skip
     return folder

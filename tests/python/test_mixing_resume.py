@@ -106,9 +106,8 @@ def run_once(folder: Path, draw: random.Random, copies: Path) -> None:
         if final and run.folder != folder:
             for number in run.chosen:
                 groups = {"words": ["text"], "numbers": ["i"]} if number == 2 else None
-                squirrel.pack(
-                    samples(number, SIZES[number], SIZES[number] + 17), run.folder / str(number), append=True, groups=groups
-                )
+                more = samples(number, SIZES[number], SIZES[number] + 17)
+                squirrel.pack(more, run.folder / str(number), append=True, groups=groups)
         count = draw.randrange(120)
         fresh = []
         for rank in range(ranks):
