@@ -90,7 +90,8 @@ ROWS = {
         ("Hugging Face datasets, raw Arrow", "remote-hf", "remote_hf", "read_a", "hf-parquet-a"),
     ],
     "a_gz": [
-        (*CURL, "sqcore-a"), (*OBSTORE, "sqcore-a"), ("ours", *OURS, "read_store", "sqcore-a"),
+        (*CURL, "sqcore-a"), (*OBSTORE, "sqcore-a"), ("ours", *OURS, "read_store_s3", "sqcore-a"),
+        ("ours, by http, sizes unknown", *OURS, "read_store", "sqcore-a"),
         ("squirrel-core + s3fs", *CORE, "read", "sqcore-a"),
         ("squirrel-core + s3fs, 16 threads", *CORE, "read_threads", "sqcore-a"),
     ],

@@ -70,7 +70,7 @@ class Sums:
 
     def text(self, text) -> None:
         self.samples += 1
-        self.crc = (self.crc + zlib.crc32(text if isinstance(text, bytes) else text.encode())) & M64
+        self.crc = (self.crc + zlib.crc32(text.encode() if isinstance(text, str) else text)) & M64
 
     def take(self, item) -> None:
         if isinstance(item, dict) and "image" in item and item["image"].ndim == 3:
@@ -96,7 +96,7 @@ def size_of(item) -> int:
     """How many samples one delivery holds."""
     if isinstance(item, dict):
         value = item.get("image", item.get("text", item.get("x")))
-        if isinstance(value, (str, bytes)) or getattr(value, "ndim", 4) == 3:
+        if isinstance(value, (str, bytes, memoryview)) or getattr(value, "ndim", 4) == 3:
             return 1
         return len(value)
     raise TypeError(type(item))

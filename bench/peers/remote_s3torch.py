@@ -47,7 +47,8 @@ def read_photos(place):
 
 
 def read_a(place):
-    return iter(_load(place, _a))
+    for batch in _load(place, _a):  # tensors in shared memory
+        yield {"image": batch["image"].numpy(), "label": batch["label"].numpy()}
 
 
 if __name__ == "__main__":
