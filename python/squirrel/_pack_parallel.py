@@ -16,10 +16,7 @@ Where the destination is no local directory (`s3://...`), journals lie in the us
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import itertools
-import json
 import os
 import pickle
 import signal
@@ -29,9 +26,8 @@ from multiprocessing import connection, get_all_start_methods, get_context
 from squirrel import _native
 from squirrel._errors import ArgumentError, ExistsError, StateError
 from squirrel._pack import PackReport, add_input, make_report, remove_empty
+from squirrel._pack_journal import SAME_CALL, Journal, Place, all_told, fingerprint, finished_packs
 from squirrel._progress import Progress
-from squirrel._remote import own_system
-from squirrel._storage_options import without_secrets
 from squirrel.iterstream.base import callable_name
 from squirrel.iterstream.parallel import usable_cores
 
@@ -42,249 +38,8 @@ if TYPE_CHECKING:
 
 _REPORT = ("samples", "shards", "raw_bytes", "file_bytes")
 _SAY_SECONDS = 0.2
-_SAME = ("inputs", "map", "layout", "first")  # what makes two calls the same pack
 _FIRST = 16  # inputs that tell packs of as many inputs from each other
 _LOCK_SECONDS = 2.0  # in which the workers of a killed pack have ended
-
-
-# --- where it goes ---
-
-
-class _Place:
-    """The directory that is packed into, and the folder of its journals."""
-
-    def __init__(self, destination: str, options: dict[str, Any]) -> None:
-        self.url = destination
-        self._system = own_system(destination)
-        if self._system is None:
-            raise ArgumentError("workers write to a directory that the library reaches itself", where=destination)
-        self._fs: Any = None
-        if self._system["name"] == "local":
-            self.url = destination.removeprefix("file://")
-            self.folder = os.path.join(self.url, "_sqrl")
-            return
-        own = {option["name"] for option in self._system["options"]}
-        self._fs = _native.FileSystem(destination, {key: value for key, value in options.items() if key in own})
-        self._path = destination.partition("://")[2].rstrip("/")
-        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-        name = hashlib.sha256(destination.rstrip("/").encode()).hexdigest()[:20]
-        self.folder = os.path.join(state, "squirrel", "packs", name)
-
-    def names(self, below: str = "") -> list[str]:
-        """What the directory holds, or one below it."""
-        if self._fs is None:
-            return os.listdir(os.path.join(self.url, below))
-        return [name for name, _ in self._fs.list(f"{self._path}/{below}".rstrip("/"))]
-
-    def is_file(self) -> bool:
-        if self._fs is None:
-            return os.path.isfile(self.url)
-        try:
-            return not self._fs.stat(self._path)[2]
-        except FileNotFoundError:
-            return False
-
-    def remove(self, name: str) -> None:
-        """Removes a file, if it is there."""
-        try:
-            if self._fs is None:
-                os.remove(os.path.join(self.url, name))
-            else:
-                self._fs.remove(f"{self._path}/{name}")
-        except FileNotFoundError:
-            pass
-
-    def told(self, layout: dict[str, Any]) -> dict[str, Any]:
-        """The layout as a journal may hold it: without secrets."""
-        if not layout["options"] or self._system is None:
-            return layout
-        return {**layout, "options": without_secrets(self._system, layout["options"])}
-
-
-# --- the journal ---
-
-
-class _Journal:
-    """Lines of JSON: a head, one line for each finished task, "commit" before the commit."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.head: dict[str, Any] = {}
-        self.tasks: dict[int, dict[str, Any]] = {}
-        self.committing = False
-        self._file: Any = None
-
-    @classmethod
-    def new(cls, folder: str, head: dict[str, Any]) -> _Journal:
-        """Makes one, locked; others see it with its head only."""
-        os.makedirs(folder, exist_ok=True)
-        name = f"pack-{head['run']}.journal"
-        self = cls(os.path.join(folder, name))
-        hidden = os.path.join(folder, "." + name)
-        self._file = open(hidden, "ab")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        self.write(head)
-        os.rename(hidden, self.path)
-        return self
-
-    def lock(self) -> bool:
-        """Takes over what a killed pack left; False: its pack runs, or has just ended."""
-        try:
-            file = open(self.path, "r+b")  # "ab" would make one
-            file.seek(0, os.SEEK_END)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file.fileno()).st_ino == os.stat(self.path).st_ino:
-                self._file = file
-                return True
-        except (BlockingIOError, FileNotFoundError):
-            pass
-        file.close()
-        return False
-
-    def load(self) -> bool:
-        """Reads what a pack wrote; a torn last line is cut off."""
-        self.head, self.tasks, self.committing = {}, {}, False
-        try:
-            with open(self.path, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
-            return False
-        whole = data[: data.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError):
-                raise StateError(
-                    f"line {number} is damaged: remove the file, and pack again from the start",
-                    where=self.path,
-                ) from None
-        if not self.head:
-            return False
-        if len(whole) < len(data) and self._file is not None:
-            os.truncate(self.path, len(whole))
-            self._file.seek(len(whole))
-        return True
-
-    def same_call(self, head: dict[str, Any]) -> bool:
-        return all(self.head[key] == head[key] for key in _SAME)
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        if "squirrel_pack" in entry:
-            self.head = entry
-        elif "task" in entry:
-            self.tasks[entry["task"]] = entry
-        elif "commit" in entry:
-            self.committing = True
-
-    def write(self, entry: dict[str, Any]) -> None:
-        """Appends one line and syncs it: what it says has happened then."""
-        self._file.write(json.dumps(entry).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._take(entry)
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def remove(self) -> None:
-        try:
-            os.remove(self.path)  # before it is unlocked
-        except FileNotFoundError:
-            pass
-        self.close()
-
-    def keep(self) -> None:
-        """Becomes the record of a finished pack, where other inputs can be told from these."""
-        if self.tasks and all(task.get("told") for task in self.tasks.values()):
-            os.replace(self.path, self.path.removesuffix(".journal") + ".done")
-            self.close()
-        else:
-            self.remove()
-
-    def same_inputs(self, items: list[Any]) -> bool:
-        """Whether these inputs, and no others, are those of the finished pack."""
-        step = self.head["per_task"]
-        parts = [items[i : i + step] for i in range(0, len(items), step)]
-        return len(parts) == len(self.tasks) and all(
-            number in self.tasks
-            and _told(part)
-            and self.tasks[number]["fingerprint"] == _fingerprint(part)
-            for number, part in enumerate(parts)
-        )
-
-
-def _finished(place: _Place, head: dict[str, Any]) -> list[_Journal]:
-    """The finished packs of the same call whose shards are here; forgets those that are gone."""
-    folder = place.folder
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    records = []
-    try:
-        prefixes = {shard.rpartition("-")[0] for shard in place.names()}
-    except FileNotFoundError:
-        prefixes = set()
-    for name in names:
-        if not (name.startswith("pack-") and name.endswith(".done")):
-            continue
-        record = _Journal(os.path.join(folder, name))
-        try:
-            whole = record.load()
-        except StateError:
-            whole = False
-        wanted = {t["prefix"] for t in record.tasks.values() if t["shards"]}
-        if not whole or not wanted <= prefixes:
-            os.remove(record.path)
-        elif record.same_call(head):
-            records.append(record)
-    return records
-
-
-def _told(items: list[Any]) -> bool:
-    """Whether _text() tells each of these from all others."""
-    return all(
-        isinstance(item, (str, bytes, int, float, type(None), os.PathLike))
-        or (isinstance(item, (tuple, list)) and _told(list(item)))
-        or (isinstance(item, dict) and _told([*item, *item.values()]))
-        or _is_plain_array(item)
-        for item in items
-    )
-
-
-def _is_plain_array(item: Any) -> bool:
-    """A NumPy array or scalar without Python objects in it."""
-    dtype = getattr(item, "dtype", None)
-    return type(item).__module__ == "numpy" and dtype is not None and not dtype.hasobject
-
-
-def _fingerprint(items: list[Any]) -> str:
-    """Tells other inputs from the same ones, where their text can be relied on."""
-    digest = hashlib.blake2b(digest_size=8)
-    for item in items:
-        digest.update(_text(item).encode("utf-8", "backslashreplace"))
-        digest.update(b"\n")
-    return digest.hexdigest()
-
-
-def _text(item: Any) -> str:
-    if isinstance(item, (str, bytes, int, float, bool, type(None))):
-        return repr(item)
-    if isinstance(item, os.PathLike):
-        return repr(os.fspath(item))
-    if isinstance(item, (tuple, list)):
-        return "(" + ",".join(_text(part) for part in item) + ")"
-    if isinstance(item, dict):
-        return "{" + ",".join(f"{_text(k)}:{_text(v)}" for k, v in item.items()) + "}"
-    if _is_plain_array(item):
-        digest = hashlib.blake2b(item.tobytes(), digest_size=16).hexdigest()
-        return f"{item.dtype.str}{item.dtype.descr if item.dtype.names else ''}{item.shape}:{digest}"
-    return type(item).__qualname__
 
 
 # --- the worker ---
@@ -444,7 +199,7 @@ class _Pack:
     """One parallel pack: tasks out, journal lines in."""
 
     def __init__(
-        self, inputs: Iterable[Any], journal: _Journal, per_task: int, bar: Progress
+        self, inputs: Iterable[Any], journal: Journal, per_task: int, bar: Progress
     ) -> None:
         self.items = iter(inputs)
         self.journal = journal
@@ -467,7 +222,7 @@ class _Pack:
             if done is None:
                 yield number, first, items
                 continue
-            if done["inputs"] != len(items) or done["fingerprint"] != _fingerprint(items):
+            if done["inputs"] != len(items) or done["fingerprint"] != fingerprint(items):
                 raise _other_inputs(first, len(items), self.journal.path)
             self.inputs_done += len(items)
             self.file_bytes += done["file_bytes"]
@@ -519,8 +274,8 @@ class _Pack:
                 {
                     "task": number,
                     "inputs": len(items),
-                    "fingerprint": _fingerprint(items),
-                    "told": _told(items),
+                    "fingerprint": fingerprint(items),
+                    "told": all_told(items),
                     **value,
                 }
             )
@@ -532,7 +287,7 @@ class _Pack:
                 self._give(pool, pipe, task, given)
 
 
-def _holds_data(place: _Place) -> bool:
+def _holds_data(place: Place) -> bool:
     """Whether anything but leftovers of packs is there."""
     try:
         names = place.names()
@@ -545,7 +300,7 @@ def _holds_data(place: _Place) -> bool:
     return any(not name.startswith(".") for name in names)
 
 
-def _sweep(place: _Place, run: str, keep: set[str]) -> None:
+def _sweep(place: Place, run: str, keep: set[str]) -> None:
     """Removes the run's shards whose prefix is not in `keep`."""
     try:
         names = place.names()
@@ -557,7 +312,7 @@ def _sweep(place: _Place, run: str, keep: set[str]) -> None:
             place.remove(name)
 
 
-def _left_behind(folder: str, head: dict[str, Any] | None) -> list[_Journal]:
+def _left_behind(folder: str, head: dict[str, Any] | None) -> list[Journal]:
     """Journals of packs that were killed, locked and loaded; those of running packs stay alone.
 
     Raises:
@@ -569,7 +324,7 @@ def _left_behind(folder: str, head: dict[str, Any] | None) -> list[_Journal]:
         return []
     found = []
     for name in sorted(names):
-        journal = _Journal(os.path.join(folder, name))
+        journal = Journal(os.path.join(folder, name))
         locked = journal.lock()
         whole = journal.load()
         end = time.monotonic() + _LOCK_SECONDS
@@ -589,7 +344,7 @@ def _left_behind(folder: str, head: dict[str, Any] | None) -> list[_Journal]:
     return found
 
 
-def _begin(place: _Place, head: dict[str, Any], resume: bool, replace: bool) -> _Journal:
+def _begin(place: Place, head: dict[str, Any], resume: bool, replace: bool) -> Journal:
     """The journal of a killed pack of the same call, or a new one."""
     found = _left_behind(place.folder, head if resume else None)
     try:
@@ -599,7 +354,7 @@ def _begin(place: _Place, head: dict[str, Any], resume: bool, replace: bool) -> 
                 found.remove(same)
                 return same
             other = found[0]
-            name = next(key for key in _SAME if other.head[key] != head[key])
+            name = next(key for key in SAME_CALL if other.head[key] != head[key])
             if name == "first":
                 raise _other_inputs(0, _FIRST, other.path)
             raise StateError(
@@ -616,13 +371,13 @@ def _begin(place: _Place, head: dict[str, Any], resume: bool, replace: bool) -> 
                 "the destination holds data already: give overwrite=True or append=True",
                 where=place.url,
             )
-        return _Journal.new(place.folder, head)
+        return Journal.new(place.folder, head)
     finally:
         for journal in found:
             journal.close()
 
 
-def _check_shards(place: _Place, done: list[dict[str, Any]]) -> None:
+def _check_shards(place: Place, done: list[dict[str, Any]]) -> None:
     """All shards that the journal tells of are there: a commit takes what it finds."""
     count: dict[str, int] = {}
     for name in place.names():
@@ -640,7 +395,7 @@ def _check_shards(place: _Place, done: list[dict[str, Any]]) -> None:
             )
 
 
-def _commit(journal: _Journal, place: _Place, overwrite: bool, options: dict[str, Any] | None) -> None:
+def _commit(journal: Journal, place: Place, overwrite: bool, options: dict[str, Any] | None) -> None:
     done = [journal.tasks[number] for number in sorted(journal.tasks)]
     prefixes = tuple(task["prefix"] for task in done if task["shards"])
     if not prefixes:
@@ -672,7 +427,7 @@ def pack_parallel(
     start_method: str | None,
 ) -> PackReport:
     """See :func:`squirrel.pack`."""
-    place = _Place(destination, layout["options"] or {})
+    place = Place(destination, layout["options"] or {})
     if layout["format"] not in (None, "sqrl") or place.is_file():
         raise ArgumentError("workers write native shards into a directory", where=destination)
     if isinstance(source, (str, os.PathLike)):
@@ -694,9 +449,9 @@ def pack_parallel(
         "per_task": per_task,
         "map": callable_name(function),
         "layout": place.told(layout),
-        "first": _fingerprint(begin),
+        "first": fingerprint(begin),
     }
-    records = _finished(place, head) if resume else []
+    records = finished_packs(place, head) if resume else []
     if records:
         known = list(inputs)
         inputs = iter(known)
@@ -734,7 +489,7 @@ def pack_parallel(
     return make_report(report, failed)
 
 
-def _sum_up(journal: _Journal) -> tuple[dict[str, int], list[tuple[int, str]]]:
+def _sum_up(journal: Journal) -> tuple[dict[str, int], list[tuple[int, str]]]:
     done = [journal.tasks[number] for number in sorted(journal.tasks)]
     report = {name: sum(task[name] for task in done) for name in _REPORT}
     failed = [(index, text) for task in done for index, text in task["failed"]]

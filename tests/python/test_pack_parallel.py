@@ -234,16 +234,16 @@ def test_a_kill_between_commit_and_end_commits_once(tmp_path: Path) -> None:
     folder = tmp_path / "d"
     squirrel.pack(range(30), folder, map=pack_jobs.make, workers=1, inputs_per_task=10)
     prefixes = sorted({p.name.rsplit("-", 1)[0] for p in folder.glob("*.sqrl")})
-    from squirrel._pack_parallel import _fingerprint
+    from squirrel._pack_journal import fingerprint
 
-    first = _fingerprint(list(range(16)))
+    first = fingerprint(list(range(16)))
     layout = {"options": None, "format": None, "samples_per_shard": 0, "shard_bytes": 0, "block_bytes": 0}
     lines: list[dict[str, object]] = [
         {"squirrel_pack": 1, "run": prefixes[0].split("-")[0], "inputs": 30, "per_task": 10, "map": "make",
          "layout": layout, "first": first}
     ]
     lines += [
-        {"task": i, "inputs": 10, "fingerprint": _fingerprint(list(range(10 * i, 10 * i + 10))), "prefix": prefix,
+        {"task": i, "inputs": 10, "fingerprint": fingerprint(list(range(10 * i, 10 * i + 10))), "prefix": prefix,
          "failed": [], "samples": 1, "shards": 1, "raw_bytes": 1, "file_bytes": 1}
         for i, prefix in enumerate(prefixes)
     ]
