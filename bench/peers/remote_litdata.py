@@ -1,4 +1,4 @@
-"""LitData from S3, in this process. Its quicker way to download, obstore, is for https only: it is allowed http here."""
+"""LitData from S3, in this process. Its quicker way to download, obstore, is for https only: here http is allowed."""
 import litdata_
 import remote_common
 
