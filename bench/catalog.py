@@ -265,7 +265,8 @@ def table(columns: dict[str, dict[str, float]], targets: dict[str, str]) -> str:
 
 HEAD = """# Catalogs
 
-CPU time, best of 7 (that of shards elapsed, best of 3), written by bench/catalog.py; MACHINE. The number in a row's name is how many sources each catalog has.
+CPU time, best of 7 (that of shards elapsed, best of 3), written by bench/catalog.py; MACHINE.
+The number in a row's name is how many sources each catalog has.
 squirrel-core is measured with few: its set operations copy both catalogs through YAML. PyYAML gives dictionaries only.
 from_plugins: 50 plug-ins of 20 sources.
 
