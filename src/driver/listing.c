@@ -1,7 +1,8 @@
 /* listing.c - the files of a directory, and whether they are all of one format.
  *
- * Of a large directory not every file is opened: of each suffix MAX_SNIFFED files are.
- * The rest is taken for the same; a reader that meets another format says so. */
+ * Of a large directory not every file is opened: of each suffix MAX_SNIFFED files are,
+ * and far away, where each costs a round trip, MAX_SNIFFED_FAR. The rest is taken for the
+ * same; a reader that meets another format says so. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -10,7 +11,7 @@
 #include "format/format.h"
 #include "format/sidecar.h"
 
-enum { MAX_SNIFFED = 256, MAX_KINDS = 16 };
+enum { MAX_SNIFFED = 256, MAX_SNIFFED_FAR = 4, MAX_KINDS = 16 };
 #define MAX_FILES (UINT64_C(1) << 24)
 
 /* --- listing --- */
@@ -191,8 +192,9 @@ static int format_of(struct survey *survey, struct sqrl_context *context,
                      const struct sqrl_format_ops **format, bool *any,
                      struct sqrl_error *err) {
     struct suffix *suffix = suffix_of(survey, name);
+    bool far = !(sqrl_fs_flags(fs) & SQRL_FS_LOCAL);
     *any = false;
-    if (suffix && suffix->sniffed >= MAX_SNIFFED) {
+    if (suffix && suffix->sniffed >= (far ? MAX_SNIFFED_FAR : MAX_SNIFFED)) {
         *format = suffix->format;
         return SQRL_OK;
     }

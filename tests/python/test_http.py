@@ -377,6 +377,21 @@ def _until(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
+def test_opening_asks_no_more_of_many_files_than_of_few(server: FaultServer, root: Path) -> None:
+    """Each look at a far file costs a round trip: the first ones of a suffix answer for the rest."""
+    asked = {}
+    for count in (8, 60):
+        folder = root / f"files{count}"
+        folder.mkdir(exist_ok=True)
+        for k in range(count):
+            (folder / f"part{k:03d}.jsonl").write_text(f'{{"n": {k}}}\n')
+        server.reset()
+        stream = squirrel.open(f"{server.url}/files{count}")
+        asked[count] = server.counters()["requests"]
+        assert numbers(stream) == list(range(count))
+    assert asked[8] == asked[60]
+
+
 def test_an_abandoned_stream_closes_at_once(server: FaultServer) -> None:
     """Whoever drops or closes an iterator waits for nothing, and what was under way is ended, not waited for."""
     server.reset()
