@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { MAX_GROUP_FIELDS = 1024 };
 
@@ -54,17 +55,69 @@ static void print_report(const struct cli_args *args,
             cli_size_text(report->raw_bytes, raw), seconds);
 }
 
+/* What tells a source from others, and from itself once it was changed: local files by
+ * the time of that, far ones by names and sizes. */
+static void hash_source(struct sqrl_xxh3_state *hash, const struct sqrl_source *source) {
+    uint64_t number = sqrl_source_fingerprint(source);
+    struct stat file;
+    sqrl_xxh3_update(hash, &number, sizeof number);
+    if (!sqrl_source_local(source))
+        return;
+    for (uint64_t i = 0; i < sqrl_source_shards(source); i++) {
+        memset(&file, 0, sizeof file);
+        if (stat(sqrl_source_shard(source, i)->path, &file) == 0)
+            sqrl_xxh3_update(hash, &file.st_mtim, sizeof file.st_mtim);
+    }
+}
+
+/* A prefix that only a pack of the same samples into the same shards has: of what the
+ * command was told, and of the sources as they are. */
+static int own_prefix(const struct cli_args *args, const struct cli_input *inputs,
+                      const struct sqrl_pack_options *options, char prefix[24],
+                      struct sqrl_error *err) {
+    static const char *const told[] = {
+        "samples-per-shard", "shard-size", "block-size", "where", "select", "drop",
+        "shuffle",           "skip",       "take"};
+    struct sqrl_xxh3_state hash;
+    sqrl_xxh3_init(&hash);
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        const char *value = cli_value(args, told[i]);
+        if (value)
+            sqrl_xxh3_update(&hash, value, strlen(value));
+        sqrl_xxh3_update(&hash, "", 1);
+    }
+    for (size_t i = 0; i < options->settings->count; i++) {
+        const struct sqrl_setting *setting = &options->settings->items[i];
+        if (strcmp(setting->name, "codec") == 0 || strcmp(setting->name, "level") == 0)
+            sqrl_xxh3_update(&hash, setting->value, strlen(setting->value) + 1);
+    }
+    for (size_t i = 0; i + 1 < args->words; i++) {
+        if (!inputs[i].plan)
+            return sqrl_error_set(err, SQRL_E_INVALID,
+                                  "--resume reads its sources again, which standard "
+                                  "input can't be; write it to a file first");
+        hash_source(&hash, sqrl_plan_get_source(inputs[i].plan));
+    }
+    snprintf(prefix, 24, "r%016llx", (unsigned long long)sqrl_xxh3_digest(&hash));
+    return SQRL_OK;
+}
+
 static int pack_into(struct cli_args *args, const char *destination,
                      struct sqrl_pack_options *options) {
     struct sqrl_error err = {0};
     struct sqrl_pack_report report = {0};
     struct sqrl_packer *packer = NULL;
+    char prefix[24];
     uint64_t start = cli_now_ns();
     struct cli_input *inputs = calloc(args->words, sizeof *inputs);
     int code = inputs ? open_inputs(args, inputs, &err)
                       : sqrl_error_set(&err, SQRL_E_NO_MEMORY, "out of memory");
     /* A reader of messages that goes away must not end the work halfway. */
     signal(SIGPIPE, SIG_IGN);
+    if (code == SQRL_OK && options->resume) {
+        code = own_prefix(args, inputs, options, prefix, &err);
+        options->prefix = prefix;
+    }
     if (code == SQRL_OK)
         code = sqrl_packer_open(args->context, destination, options, &packer, &err);
     if (code == SQRL_OK)
@@ -136,6 +189,7 @@ static int run_pack(struct cli_args *args) {
     options.format = cli_value(args, "format");
     options.overwrite = cli_value(args, "overwrite") != NULL;
     options.append = cli_value(args, "append") != NULL;
+    options.resume = cli_value(args, "resume") != NULL;
     int code = cli_number(args, "samples-per-shard", 0, &options.samples_per_shard, &err);
     if (code == SQRL_OK)
         code = cli_size(args, "shard-size", &options.shard_bytes, &err);
@@ -162,6 +216,8 @@ static int run_pack(struct cli_args *args) {
          "begin a new shard after that much payload (256 MiB)"},                         \
         {"block-size", 0, "SIZE", "payload of a block (1 MiB)"},                         \
         {"append", 'a', NULL, "add to a data set that is there"},                        \
+        {"resume", 0, NULL,                                                              \
+         "go on behind the shards that the same command left when it was killed"},       \
         {"groups", 0, "G=F,F;G=F",                                                       \
          "keep these fields in shards of their own: 'images=image;labels=label'"},       \
     {                                                                                    \

@@ -7,7 +7,7 @@
 struct job {
     struct sqrl_packer *packer;
     struct cli_progress progress;
-    uint64_t done;
+    uint64_t done, skip; /* samples that an earlier run has packed */
 };
 
 /* A sample as the projection shows it, encoded into the packer's own bytes. */
@@ -38,7 +38,9 @@ static int put_sample(void *arg, const struct sqrl_projection *projection,
     struct job *job = arg;
     if (!block)
         return SQRL_OK;
-    int code = projection ? put_projected(job->packer, projection, block, index, err)
+    int code = SQRL_OK;
+    if (job->done >= job->skip)
+        code = projection ? put_projected(job->packer, projection, block, index, err)
                           : sqrl_packer_append_sample(job->packer, block, index, err);
     if ((++job->done & 1023) == 0) {
         struct sqrl_pack_report report;
@@ -53,13 +55,19 @@ static int put_sample(void *arg, const struct sqrl_projection *projection,
 int cli_pack_inputs(const struct cli_args *args, struct cli_input *inputs, size_t count,
                     struct sqrl_packer *packer, uint64_t expected,
                     struct sqrl_pack_report *report, struct sqrl_error *err) {
-    struct job job = {.packer = packer};
+    struct job job = {.packer = packer, .skip = sqrl_packer_resumed(packer)};
     int code = SQRL_OK;
     cli_progress_start(&job.progress, args, args->command->name, expected);
     for (size_t i = 0; i < count && code == SQRL_OK; i++)
         code = cli_input_each(args, &inputs[i], put_sample, &job, err);
     if (code == SQRL_OK && cli_interrupted())
         code = cli_cancelled(err);
+    if (code == SQRL_OK && job.done < job.skip)
+        code = sqrl_error_set(err, SQRL_E_STATE,
+                              "the sources have %llu samples now, but %llu were packed "
+                              "already: they have changed; pack them anew with "
+                              "--overwrite",
+                              (unsigned long long)job.done, (unsigned long long)job.skip);
     if (code)
         sqrl_packer_abandon(packer);
     else

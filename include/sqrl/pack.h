@@ -35,6 +35,10 @@ struct sqrl_pack_options {
     bool hold_commit;   /* finish() leaves the shards uncommitted, see
                            sqrl_pack_commit */
     const char *prefix; /* of shard names; default: a random one */
+    bool resume; /* of native directories, with a prefix that names this pack alone:
+                    whole shards that an earlier run of it left without a commit
+                    are its first ones, see sqrl_packer_resumed; and this run, if
+                    it gives up, leaves what is whole, too. Not with groups */
     const struct sqrl_settings
         *settings; /* the format's write options (codec, level ...) and the options of
                       the destination's file system */
@@ -57,6 +61,10 @@ struct sqrl_pack_report {
 SQRL_CHECK int sqrl_packer_open(struct sqrl_context *context, const char *destination,
                                 const struct sqrl_pack_options *options,
                                 struct sqrl_packer **out, struct sqrl_error *err);
+
+/* With `resume`: how many samples are there already. The first one that is appended comes
+ * behind them. Shards end where they would have ended in one run. */
+SQRL_API uint64_t sqrl_packer_resumed(const struct sqrl_packer *packer);
 
 /* Adds one MessagePack-encoded sample. Blocks while too many blocks wait to be encoded.
  */

@@ -583,7 +583,8 @@ static PyMethodDef catalog_methods[] = {
     METHOD(resolve, METH_VARARGS, "($self, name, version, /)",
            "The version (-1: the latest), 0 where it is not there."),
     {"adopt", (PyCFunction)(void (*)(void))catalog_adopt, METH_FASTCALL,
-     "adopt(owner, made, live, type, sources): adds many that are not there."},
+     "adopt($self, owner, made, live, type, sources, /)\n--\n\n"
+     "Adds many that are not there."},
     {"locate", (PyCFunction)(void (*)(void))catalog_locate, METH_FASTCALL,
      "locate($self, owner, latest, made, type, name, version, /)\n--\n\n"
      "The object of a source, kept in one of the two dicts; None: not there."},

@@ -17,8 +17,7 @@
 
 static const struct sqrl_option options[] = {
     {"check", SQRL_OPTION_BOOL, SQRL_OPTION_PLAIN, "true", NULL,
-     "compare local shards with their commits on opening; false: one that is missing or "
-     "cut is an error where it is read, of which on_error decides"},
+     "compare local shards with their commits when opening, not when read"},
     {0}};
 
 static const struct sqrl_listed *find_listed(const struct sqrl_listing *listing,

@@ -20,7 +20,7 @@
 enum { BASE_COVERS = 4, OTHER_COVERS = 32 };
 
 /* --- shards --- */
-static int add_name(struct sqrl_packer *p, const char *name, struct sqrl_error *err) {
+int sqrl_pack_add_name(struct sqrl_packer *p, const char *name, struct sqrl_error *err) {
     if (p->name_count == p->name_capacity) {
         size_t capacity = p->name_capacity ? 2 * p->name_capacity : 16;
         char **names =
@@ -119,7 +119,7 @@ static int shard_start(struct sqrl_packer *p, struct sqrl_pack_lane *lane,
             sqrl_pack_target_error(&p->target, rc, shard->path, err);
     }
     if (!rc && shard->name) /* not before: a shard that did not begin has no name */
-        rc = add_name(p, shard->name, err);
+        rc = sqrl_pack_add_name(p, shard->name, err);
     if (rc) {
         sqrl_pack_shard_free(shard);
         return rc;
@@ -434,13 +434,14 @@ void sqrl_pack_drop_name(struct sqrl_packer *p, size_t i) {
     p->name_count--;
 }
 
-/* Removes the shards that were written under their final names, and what else is new. */
+/* Removes the shards that were written under their final names, unless a later run goes
+ * on behind them, and what else is new. */
 static void take_back(struct sqrl_packer *p) {
     for (uint32_t i = 0; i < p->lanes; i++) {
         sqrl_pack_shard_free(p->lane[i].shard); /* with its temporary */
         p->lane[i].shard = NULL;
     }
-    while (p->name_count)
+    while (p->name_count && !p->resume)
         sqrl_pack_drop_name(p, p->name_count - 1);
     sqrl_pack_target_undo(&p->target);
 }
@@ -456,6 +457,11 @@ static int check_options(const struct sqrl_pack_options *options,
     if (options->overwrite && options->append)
         return sqrl_error_set(err, SQRL_E_INVALID,
                               "overwrite and append exclude each other");
+    if (options->resume && (options->overwrite || options->append ||
+                            options->group_count || !options->prefix))
+        return sqrl_error_set(err, SQRL_E_INVALID,
+                              "resume needs a prefix and goes with none of overwrite, "
+                              "append and groups");
     if (options->block_bytes > (UINT64_C(1) << 30))
         return sqrl_error_set(err, SQRL_E_LIMIT, "a block aims at 1 GiB at most");
     return SQRL_OK;
@@ -494,6 +500,7 @@ int sqrl_pack_open(struct sqrl_context *context, const char *destination,
     p->block_bytes = options->block_bytes ? options->block_bytes : SQRL_BLOCK_BYTES;
     p->overwrite = options->overwrite;
     p->hold_commit = options->hold_commit;
+    p->resume = options->resume;
     struct sqrl_pool *pool = sqrl_context_pool(context, err);
     sqrl_pack_pipe_init(&p->pipe, pool, &p->target, p->block_bytes);
     int rc = pool ? SQRL_OK : SQRL_E_NO_MEMORY;
@@ -506,6 +513,8 @@ int sqrl_pack_open(struct sqrl_context *context, const char *destination,
         rc = sqrl_pack_groups_open(p, options, err);
     else if (!rc)
         rc = sqrl_settings_copy(&p->target.settings, &p->lane[0].settings, err);
+    if (!rc && options->resume)
+        rc = sqrl_pack_resume(p, err);
     if (rc) {
         sqrl_error_at_path(err, rc, destination, p->target.path);
         take_back(p);

@@ -30,7 +30,8 @@ struct sqrl_packer {
     uint32_t generation; /* of forks: a child can't go on */
     struct sqrl_pack_target target;
     uint64_t samples_per_shard, shard_bytes, block_bytes;
-    bool overwrite, hold_commit;
+    bool overwrite, hold_commit, resume;
+    uint64_t resumed;            /* samples of an earlier run */
     struct sqrl_pack_lane *lane; /* [lanes]: one, or one a group */
     uint32_t lanes;
     uint32_t base; /* the lane that gives the blocks of whole samples; SQRL_NO_BASE */
@@ -49,6 +50,9 @@ struct sqrl_packer {
 
 /* pack.c */
 SQRL_CHECK int sqrl_pack_check_state(struct sqrl_packer *p, struct sqrl_error *err);
+/* Adds to the shards that are to be committed. */
+SQRL_CHECK int sqrl_pack_add_name(struct sqrl_packer *p, const char *name,
+                                  struct sqrl_error *err);
 SQRL_CHECK int sqrl_pack_make_room(struct sqrl_packer *p, struct sqrl_pack_lane *lane,
                                    struct sqrl_error *err);
 /* One more sample stands behind lane->accepted: counts it, and ends what is full. */
@@ -61,6 +65,9 @@ SQRL_CHECK int sqrl_pack_open(struct sqrl_context *context, const char *destinat
                               struct sqrl_packer **out, struct sqrl_error *err);
 /* Removes a shard that is whole but not committed. */
 void sqrl_pack_drop_name(struct sqrl_packer *p, size_t i);
+
+/* pack_resume.c: takes over the shards that an earlier run left. */
+SQRL_CHECK int sqrl_pack_resume(struct sqrl_packer *p, struct sqrl_error *err);
 
 /* pack_groups.c */
 SQRL_CHECK int sqrl_pack_groups_open(struct sqrl_packer *p,

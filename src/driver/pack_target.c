@@ -214,6 +214,11 @@ static bool has_commit(const struct sqrl_pack_target *target) {
     return found;
 }
 
+static bool is_of_pack(const struct sqrl_pack_target *target, const char *name) {
+    size_t size = strlen(target->prefix);
+    return strncmp(name, target->prefix, size) == 0 && name[size] == '-';
+}
+
 static int check_directory(struct sqrl_pack_target *target,
                            const struct sqrl_pack_options *options,
                            struct sqrl_error *err) {
@@ -223,8 +228,9 @@ static int check_directory(struct sqrl_pack_target *target,
     if (!rc && !options->append && !options->hold_commit) {
         if (target->old.native && has_commit(target))
             rc = holds_data("with a commit in _sqrl", err);
-        else if (target->old.count)
-            rc = holds_data(target->old.files[0].name, err);
+        for (size_t i = 0; !rc && i < target->old.count; i++)
+            if (!options->resume || !is_of_pack(target, target->old.files[i].name))
+                rc = holds_data(target->old.files[i].name, err);
     }
     sqrl_listing_reset(&target->old); /* not ours to remove */
     return rc;

@@ -113,6 +113,12 @@ SQRL_CHECK int sqrl_commit_write(struct sqrl_context *context, struct sqrl_fs *f
                                  size_t count, bool replace_all,
                                  struct sqrl_commit_total *total, struct sqrl_error *err);
 
+/* What a commit of these shards would come to: reads their footers. */
+SQRL_CHECK int sqrl_commit_measure(struct sqrl_context *context, struct sqrl_fs *fs,
+                                   const char *directory, const char *const *names,
+                                   size_t count, struct sqrl_commit_total *total,
+                                   struct sqrl_error *err);
+
 /* Commits the shards `names`, which hold a group of fields, as parts of the data set's
  * shards of[i], which other commits hold. SQRL_E_EXISTS when one of them has such a group
  * already, also when two do this at once: at most one of them succeeds. */

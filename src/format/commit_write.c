@@ -371,3 +371,13 @@ int sqrl_commit_write(struct sqrl_context *context, struct sqrl_fs *fs,
     free(sorted);
     return rc;
 }
+
+int sqrl_commit_measure(struct sqrl_context *context, struct sqrl_fs *fs,
+                        const char *directory, const char *const *names, size_t count,
+                        struct sqrl_commit_total *total, struct sqrl_error *err) {
+    struct commit_builder b = {.err = err};
+    int rc = commit_add_shards(&b, context, fs, directory, names, count);
+    *total = b.total;
+    sqrl_commit_reset(&b.commit);
+    return rc;
+}

@@ -399,7 +399,7 @@ int sqrl_fetch_plan(struct sqrl_iterator *it, struct sqrl_strand *s,
 
 void sqrl_fetch_kick(struct sqrl_iterator *it) {
     struct sqrl_job unused;
-    if (!it->io_idle || !sqrl_fetch_claim(it, &unused, true))
+    if (!it->io_idle || !(sqrl_fetch_claim(it, &unused, true) || sqrl_follow_due(it)))
         return;
     struct sqrl_worker *worker = it->io_idle;
     it->io_idle = worker->next_idle;

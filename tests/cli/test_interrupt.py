@@ -156,6 +156,62 @@ def test_killed_pack_leaves_old_data_as_it_was(squirrel, packed, many):
     assert [p.name for p in packed.iterdir() if p.name.startswith(".")] == []
 
 
+@pytest.fixture
+def counted(squirrel) -> pathlib.Path:
+    path = squirrel.folder / "counted.jsonl"
+    text = "0123456789 " * 100
+    with path.open("w") as file:
+        file.writelines(f'{{"n": {n}, "text": "{text}"}}\n' for n in range(60_000))
+    return path
+
+
+def shards(folder: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(folder.glob("*.sqrl"))
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_a_pack_goes_on_behind_what_it_had(squirrel, counted, end):
+    """Whole shards are not written again, and all is as it is after one run."""
+    words = ("pack", counted, "out", "--resume", "--samples-per-shard", 500)
+    out, before = squirrel.folder / "out", []
+    for more in (2, 6):
+        wanted = len(before) + more
+        with squirrel.start(*words) as process:
+            while len(shards(out)) < wanted and process.poll() is None:
+                time.sleep(0.002)
+            process.send_signal(end)
+            process.wait(timeout=DEADLINE)
+        assert "belong to no commit" in squirrel.error("cat", "out")
+        found = {path.name: path.stat().st_ino for path in shards(out)}
+        assert len(found) >= wanted and set(before) <= set(found.items())
+        before = list(found.items())
+    squirrel(*words)
+    assert set(before) <= {(path.name, path.stat().st_ino) for path in shards(out)}
+    squirrel("pack", counted, "once", "--samples-per-shard", 500)
+    for one, other in zip(shards(out), shards(squirrel.folder / "once"), strict=True):
+        assert one.stat().st_size == other.stat().st_size
+    assert squirrel.rows("cat", "out") == squirrel.rows("cat", counted)
+    assert "holds data already" in squirrel.error(*words)
+
+
+def test_a_pack_of_something_else_does_not_go_on(squirrel, counted):
+    """Other samples, other shards: what the first left is not mixed with it."""
+    words = ("pack", counted, "out", "--resume", "--samples-per-shard", 500)
+    with squirrel.start(*words) as process:
+        while not shards(squirrel.folder / "out"):
+            time.sleep(0.002)
+        process.kill()
+    for other in ((*words[:-1], 400), (*words, "--where", "n > 1"), (*words, "--codec", "none")):
+        assert "holds data already" in squirrel.error(*other)
+    os.utime(counted, ns=(0, 0))
+    assert "holds data already" in squirrel.error(*words)
+    squirrel("pack", counted, "out", "--overwrite")
+    assert squirrel.rows("cat", "out") == squirrel.rows("cat", counted)
+    assert "standard input" in squirrel.error("pack", "--resume", "-", "x", data="{}\n", code=2)
+    for flag in ("--append", "--overwrite", "--groups=g=n"):
+        assert "resume" in squirrel.error("pack", counted, "x", "--resume", flag, code=2)
+
+
 def test_killed_overwrite_of_a_file(squirrel, many):
     write_lines(squirrel.folder / "x.jsonl", samples(10))
     with squirrel.start("convert", many, "x.jsonl", "--overwrite") as process:

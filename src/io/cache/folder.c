@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define MAKE_TRIES 64
 #define ROOT_MAX 3500
 #define TAG "CACHEDIR.TAG"
 
@@ -77,9 +78,13 @@ static int try_writing(const struct cache_folder *folder) {
 }
 
 static int make_whole(const struct cache_folder *folder, struct sqrl_error *err) {
-    int failure = cache_folder_make(folder);
-    if (!failure)
-        failure = try_writing(folder);
+    int failure = ENOENT;
+    /* Whoever empties the cache may remove what was made just now. */
+    for (int tries = 0; failure == ENOENT && tries < MAKE_TRIES; tries++) {
+        failure = cache_folder_make(folder);
+        if (!failure)
+            failure = try_writing(folder);
+    }
     if (failure)
         return sqrl_error_set_errno(err, failure,
                                     "the cache can't be written: make the directory "
