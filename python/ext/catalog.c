@@ -353,18 +353,18 @@ static PyObject *catalog_put(PyObject *self, PyObject *args) {
 /* An object with the fields of `source`, and who it is. */
 static PyObject *make_like(struct catalog *self, PyObject *type, PyObject *const *is,
                            PyObject *source) {
-    PyObject *fields = PyObject_GenericGetDict(source, NULL);
-    PyObject *copy = fields == NULL ? NULL : PyDict_Copy(fields);
-    PyObject *made = copy == NULL ? NULL : PyType_GenericAlloc((PyTypeObject *)type, 0);
-    for (int i = 0; made != NULL && i < 3; i++) {
+    PyObject *made = PyType_GenericAlloc((PyTypeObject *)type, 0);
+    PyObject *from = made == NULL ? NULL : PyObject_GenericGetDict(source, NULL);
+    PyObject *to = from == NULL ? NULL : PyObject_GenericGetDict(made, NULL);
+    int rc = to == NULL ? -1 : PyDict_Update(to, from);
+    for (int i = 0; rc == 0 && i < 3; i++) {
         PyObject *name = field_name(self, i);
-        if (name == NULL || PyDict_SetItem(copy, name, is[i]) < 0)
-            Py_CLEAR(made);
+        rc = name == NULL ? -1 : PyDict_SetItem(to, name, is[i]);
     }
-    if (made != NULL && PyObject_GenericSetDict(made, copy, NULL) < 0)
+    if (rc < 0)
         Py_CLEAR(made);
-    Py_XDECREF(copy);
-    Py_XDECREF(fields);
+    Py_XDECREF(to);
+    Py_XDECREF(from);
     return made;
 }
 

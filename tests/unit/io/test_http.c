@@ -112,7 +112,8 @@ static void broken_bodies_are_resumed(void **state) {
             fail_msg("%s: %s", names[i], err.message);
         check_ranges(&range, 1);
         assert_true(counter(&w, "requests") >= 2);
-        assert_true(counter(&w, "bytes") < SIZE + SIZE / 4);
+        /* The server's count: what it sent to a connection that was given up, too. */
+        assert_true(counter(&w, "bytes") < SIZE + SIZE / 2);
         free(data);
         sqrl_http_object_close(&object);
     }

@@ -2,6 +2,7 @@
  * cancelling, forks, a lack of memory, many at once. */
 #include <sys/wait.h>
 
+#include "support/rounds.h"
 #include "support/stream_model.h"
 
 /* What is good before an error comes first, then the error, again and again. */
@@ -9,7 +10,7 @@ static void errors_in_place(void **state) {
     (void)state;
     struct sqrl_rng rng;
     sqrl_rng_init(&rng, 31);
-    for (unsigned round = 0; round < 60; round++) {
+    for (unsigned round = 0; round < ROUNDS(60u); round++) {
         struct syn_shard table[8];
         size_t count = 1 + below(&rng, 7), bad = below(&rng, count);
         random_table(&rng, table, count);
@@ -179,7 +180,7 @@ static void budget_comes_back(void **state) {
     struct syn_shard table[6];
     struct sqrl_rng rng;
     sqrl_rng_init(&rng, 5);
-    for (unsigned round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < ROUNDS(20u); round++) {
         random_table(&rng, table, 6);
         struct sqrl_context *context = syn_context(3, 0);
         struct sqrl_source *source = syn_source(context, table, 6);
@@ -329,7 +330,7 @@ static void cancel_and_close(void **state) {
     (void)state;
     struct sqrl_rng rng;
     sqrl_rng_init(&rng, 77);
-    for (unsigned round = 0; round < 120; round++) {
+    for (unsigned round = 0; round < ROUNDS(120u); round++) {
         struct syn_shard table[8];
         random_table(&rng, table, 8);
         struct sqrl_context *context = syn_context(1 + (unsigned)below(&rng, 6), 0);

@@ -1,6 +1,7 @@
 /* Mixtures of plans: proportions of every prefix, ends, going on anywhere and on other
  * numbers of ranks. What a run without stops gives is the model of those that stop. */
 #include "sqrl/mixture.h"
+#include "support/rounds.h"
 #include "support/stream_model.h"
 
 enum { PLANS = 3 };
@@ -116,7 +117,7 @@ static char *part(const struct recipe *r, uint64_t rank, uint64_t ranks,
 
 static void proportions(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 60; round++) {
+    for (unsigned round = 0; round < ROUNDS(60u); round++) {
         struct recipe r;
         struct list got = {0};
         double sum = 0;
@@ -142,7 +143,7 @@ static void proportions(void **unused) {
 
 static void goes_on_anywhere(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 60; round++) {
+    for (unsigned round = 0; round < ROUNDS(60u); round++) {
         struct recipe r;
         struct list whole = {0}, got = {0};
         random_recipe(&r, any(2));
@@ -171,7 +172,7 @@ static void goes_on_anywhere(void **unused) {
  * came once, and no sample more often than passes were begun. */
 static void ranks_change(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 40; round++) {
+    for (unsigned round = 0; round < ROUNDS(40u); round++) {
         struct recipe r;
         char *states[4] = {NULL};
         uint64_t old = 1 + any(4), now = 1 + any(4);

@@ -1,6 +1,7 @@
 /* Stopping anywhere and going on: with other threads, batches, ranks; over every kind of
  * plan. The whole run without stops is the model. */
 #include "sqrl/pack.h"
+#include "support/rounds.h"
 #include "support/stream_model.h"
 
 static struct sqrl_rng rng;
@@ -199,7 +200,7 @@ static void check_stops(const struct data *data, const struct recipe *r, uint64_
 
 static void one_consumer(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 250; round++) {
+    for (unsigned round = 0; round < ROUNDS(250u); round++) {
         struct data data;
         struct recipe r;
         random_data(&data, false);
@@ -210,7 +211,7 @@ static void one_consumer(void **unused) {
 
 static void one_of_many(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 250; round++) {
+    for (unsigned round = 0; round < ROUNDS(250u); round++) {
         struct data data;
         struct recipe r;
         uint64_t ranks = 1 + any(6);
@@ -223,7 +224,7 @@ static void one_of_many(void **unused) {
 /* Single samples of counted shards without distribute. */
 static void single_samples(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 40; round++) {
+    for (unsigned round = 0; round < ROUNDS(40u); round++) {
         struct data data;
         struct recipe r;
         random_data(&data, true);
@@ -239,7 +240,7 @@ enum { MAX_RANKS = 9 };
 /* Ranks that come and go, each stopped anywhere: every sample that passes, once. */
 static void ranks_change(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 120; round++) {
+    for (unsigned round = 0; round < ROUNDS(120u); round++) {
         struct data data;
         struct recipe r;
         struct list expect = {0}, got = {0};
@@ -278,7 +279,7 @@ static void ranks_change(void **unused) {
 
 static void steps_go_on(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 60; round++) {
+    for (unsigned round = 0; round < ROUNDS(60u); round++) {
         struct data data;
         struct recipe r;
         uint64_t ranks = 1 + any(3), rank = any(ranks), samples = 0;
@@ -406,7 +407,7 @@ static void damaged_states(void **unused) {
 /* Length buckets hold samples back: they are read again. */
 static void length_buckets(void **unused) {
     (void)unused;
-    for (unsigned round = 0; round < 250; round++) {
+    for (unsigned round = 0; round < ROUNDS(250u); round++) {
         struct data data;
         struct recipe r;
         bool dealt = any(2);
