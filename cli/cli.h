@@ -165,6 +165,8 @@ SQRL_CHECK int cli_pack_inputs(const struct cli_args *args, struct cli_input *in
                                size_t count, struct sqrl_packer *packer,
                                uint64_t expected, struct sqrl_pack_report *report,
                                struct sqrl_error *err);
+/* Whether it says how the files of one of the words are reached, not what is in them. */
+bool cli_is_of_files(const struct cli_args *args, const char *setting);
 /* Settings that a writing format declares go to `writing`, those of the destination's
  * file system too; the others stay with args, for the reader. */
 void cli_split_settings(struct cli_args *args, const char *destination,

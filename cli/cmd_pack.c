@@ -70,6 +70,19 @@ static void hash_source(struct sqrl_xxh3_state *hash, const struct sqrl_source *
     }
 }
 
+/* Of formats and drivers. How a store is reached makes no other samples, and its secrets
+ * have no place in a name. */
+static void hash_settings(struct sqrl_xxh3_state *hash, const struct cli_args *args,
+                          const struct sqrl_setting *items, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (cli_is_of_files(args, items[i].name))
+            continue;
+        sqrl_xxh3_update(hash, items[i].name, strlen(items[i].name) + 1);
+        sqrl_xxh3_update(hash, items[i].value, strlen(items[i].value) + 1);
+    }
+    sqrl_xxh3_update(hash, "", 1);
+}
+
 /* A prefix that only a pack of the same samples into the same shards has: of what the
  * command was told, and of the sources as they are. */
 static int own_prefix(const struct cli_args *args, const struct cli_input *inputs,
@@ -86,11 +99,8 @@ static int own_prefix(const struct cli_args *args, const struct cli_input *input
             sqrl_xxh3_update(&hash, value, strlen(value));
         sqrl_xxh3_update(&hash, "", 1);
     }
-    for (size_t i = 0; i < options->settings->count; i++) {
-        const struct sqrl_setting *setting = &options->settings->items[i];
-        if (strcmp(setting->name, "codec") == 0 || strcmp(setting->name, "level") == 0)
-            sqrl_xxh3_update(&hash, setting->value, strlen(setting->value) + 1);
-    }
+    hash_settings(&hash, args, options->settings->items, options->settings->count);
+    hash_settings(&hash, args, args->settings, args->setting_count);
     for (size_t i = 0; i + 1 < args->words; i++) {
         if (!inputs[i].plan)
             return sqrl_error_set(err, SQRL_E_INVALID,

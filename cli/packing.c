@@ -85,6 +85,15 @@ static bool declares(const struct sqrl_option *options, const char *name) {
     return false;
 }
 
+bool cli_is_of_files(const struct cli_args *args, const char *setting) {
+    for (size_t i = 0; i < args->words; i++) {
+        const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(args->context, args->word[i]);
+        if (fs && declares(fs->options, setting))
+            return true;
+    }
+    return false;
+}
+
 void cli_split_settings(struct cli_args *args, const char *destination,
                         struct sqrl_setting writing[MAX_OPTIONS], size_t *count) {
     const struct sqrl_fs_ops *fs = sqrl_fs_ops_for_url(args->context, destination);
