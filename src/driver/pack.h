@@ -40,6 +40,8 @@ void sqrl_pack_target_reset(struct sqrl_pack_target *target);
 /* Puts a path of fs first in the error's place, once, as a URL. Returns the code. */
 int sqrl_pack_target_error(const struct sqrl_pack_target *target, int code,
                            const char *path, struct sqrl_error *err);
+/* Whether a file of the directory has a name that its shards have. */
+bool sqrl_pack_target_owns(const struct sqrl_pack_target *target, const char *name);
 /* The name of shard `number` within the directory; allocated: free with free(). */
 char *sqrl_pack_target_name(const struct sqrl_pack_target *target, uint64_t number,
                             struct sqrl_error *err);

@@ -1,7 +1,8 @@
 /* pack_resume.c - a pack goes on behind the shards that an earlier run of it left.
  *
  * Shards appear whole, under their final names and in order. So those with the pack's
- * prefix and numbers from 0 on are its beginning; their footers count their samples. */
+ * prefix and numbers from 0 on, without a gap, are its beginning; their footers count
+ * their samples. */
 #include <stdlib.h>
 
 #include "driver/pack_inner.h"
@@ -27,6 +28,23 @@ static int take_names(struct sqrl_packer *p, const struct sqrl_listing *listing,
     }
 }
 
+/* Shards behind a gap begin at a sample that is not known: they are written again. */
+static int drop_others(struct sqrl_packer *p, const struct sqrl_listing *listing,
+                       struct sqrl_error *err) {
+    int rc = SQRL_OK;
+    for (size_t i = 0; rc == SQRL_OK && i < listing->count; i++) {
+        const char *name = listing->files[i].name;
+        size_t number = strlen(p->target.prefix) + 1;
+        if (!sqrl_pack_target_owns(&p->target, name) ||
+            strtoull(name + number, NULL, 10) < p->shards)
+            continue;
+        char *path = sqrl_path_join(p->target.path, name, err);
+        rc = path ? sqrl_fs_remove(p->target.fs, path, err) : SQRL_E_NO_MEMORY;
+        free(path);
+    }
+    return rc;
+}
+
 int sqrl_pack_resume(struct sqrl_packer *p, struct sqrl_error *err) {
     struct sqrl_listing listing;
     struct sqrl_commit_total total = {0};
@@ -37,6 +55,8 @@ int sqrl_pack_resume(struct sqrl_packer *p, struct sqrl_error *err) {
     int rc = sqrl_listing_read(p->target.fs, p->target.path, &listing, err);
     if (rc == SQRL_OK)
         rc = take_names(p, &listing, err);
+    if (rc == SQRL_OK)
+        rc = drop_others(p, &listing, err);
     sqrl_listing_reset(&listing);
     if (rc == SQRL_OK && p->name_count)
         rc = sqrl_commit_measure(p->context, p->target.fs, p->target.path,

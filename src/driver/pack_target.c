@@ -214,7 +214,7 @@ static bool has_commit(const struct sqrl_pack_target *target) {
     return found;
 }
 
-static bool is_of_pack(const struct sqrl_pack_target *target, const char *name) {
+bool sqrl_pack_target_owns(const struct sqrl_pack_target *target, const char *name) {
     size_t size = strlen(target->prefix);
     return strncmp(name, target->prefix, size) == 0 && name[size] == '-';
 }
@@ -229,7 +229,8 @@ static int check_directory(struct sqrl_pack_target *target,
         if (target->old.native && has_commit(target))
             rc = holds_data("with a commit in _sqrl", err);
         for (size_t i = 0; !rc && i < target->old.count; i++)
-            if (!options->resume || !is_of_pack(target, target->old.files[i].name))
+            if (!options->resume ||
+                !sqrl_pack_target_owns(target, target->old.files[i].name))
                 rc = holds_data(target->old.files[i].name, err);
     }
     sqrl_listing_reset(&target->old); /* not ours to remove */

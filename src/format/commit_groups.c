@@ -116,6 +116,8 @@ static int read_footers(struct sorter *s, struct sqrl_fs *fs, const char *direct
         } else if (rc == SQRL_OK) {
             rc = take_base(s, names[i], &summary);
         }
+        if (rc && path)
+            sqrl_error_at(s->b->err, rc, "%s", path);
         sqrl_native_summary_reset(&summary);
         free(path);
     }

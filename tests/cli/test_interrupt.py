@@ -194,6 +194,22 @@ def test_a_pack_goes_on_behind_what_it_had(squirrel, counted, end):
     assert "holds data already" in squirrel.error(*words)
 
 
+def test_what_a_pack_left_may_be_damaged(squirrel, counted):
+    """A shard behind a gap is written again; a broken one is named, and goes when it is removed."""
+    words, out = ("pack", counted, "out", "--resume", "--samples-per-shard", 500), squirrel.folder / "out"
+    with squirrel.start(*words) as process:
+        while len(shards(out)) < 5 and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+    broken = shards(out)[2]
+    os.truncate(broken, 100)
+    message = squirrel.error(*words)
+    assert broken.name in message and "footer" in message
+    broken.unlink()
+    squirrel(*words)
+    assert squirrel.rows("cat", "out") == squirrel.rows("cat", counted)
+
+
 def test_a_pack_of_something_else_does_not_go_on(squirrel, counted):
     """Other samples, other shards: what the first left is not mixed with it."""
     words = ("pack", counted, "out", "--resume", "--samples-per-shard", 500)
