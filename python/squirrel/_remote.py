@@ -31,6 +31,7 @@ _WHOLE_BYTES = 4 << 20  # a file up to this is fetched with one request when it 
 _FRESH_SECONDS = 10.0  # how long what a file's head and size were is taken for true
 _KNOWN_FILES = 64
 _THREADS = 32
+_FILECACHE_TRIES = 8
 
 
 def own(fs: Any) -> Any:
@@ -249,12 +250,8 @@ class File:
             view = memoryview(window)
             return [view[start - at : end - at] for start, end in zip(starts, ends)]
         runs = _runs(starts, ends)
-        found = self._files.fs.cat_ranges(
-            [self._path] * len(runs),
-            [starts[run[0]] for run in runs],
-            [ends[run[-1]] for run in runs],
-            on_error="raise",
-        )
+        firsts, lasts = [starts[run[0]] for run in runs], [ends[run[-1]] for run in runs]
+        found = _cat_ranges(self._files.fs, self._path, firsts, lasts)
         pieces: list[bytes | memoryview] = [b""] * len(starts)
         for run, piece in zip(runs, found):
             first = starts[run[0]]
@@ -324,9 +321,25 @@ def _runs(starts: list[int], ends: list[int]) -> list[list[int]]:
 def _cat(fs: Any, path: str, start: int, end: int) -> bytes:
     if start >= end:
         return b""
-    (piece,) = fs.cat_ranges([path], [start], [end], on_error="raise")
+    (piece,) = _cat_ranges(fs, path, [start], [end])
     _check(path, start, end, piece)
     return bytes(piece)
+
+
+def _cat_ranges(fs: Any, path: str, starts: list[int], ends: list[int]) -> list[bytes]:
+    """All ranges of a file in one call.
+
+    fsspec's "filecache" keeps one table without a lock: where threads enter files at the same time it can lose
+    one, and then trips over what it does not find. Asked again it fetches the file again.
+    """
+    tries = _FILECACHE_TRIES if getattr(fs, "protocol", "") == "filecache" else 1
+    while True:
+        tries -= 1
+        try:
+            return fs.cat_ranges([path] * len(starts), starts, ends, on_error="raise")  # type: ignore[no-any-return]
+        except TypeError:
+            if tries == 0:
+                raise
 
 
 def _check(path: str, start: int, end: int, piece: bytes) -> None:

@@ -217,7 +217,8 @@ def test_a_pack_of_something_else_does_not_go_on(squirrel, counted):
         while not shards(squirrel.folder / "out"):
             time.sleep(0.002)
         process.kill()
-    for other in ((*words[:-1], 400), (*words, "--where", "n > 1"), (*words, "--codec", "none"), (*words, "--index", "n")):
+    others = ((*words[:-1], 400), (*words, "--where", "n > 1"), (*words, "--codec", "none"), (*words, "--index", "n"))
+    for other in others:
         assert "holds data already" in squirrel.error(*other)
     os.utime(counted, ns=(0, 0))
     assert "holds data already" in squirrel.error(*words)

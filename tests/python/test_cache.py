@@ -154,7 +154,7 @@ def test_catalogs(far: str, images: Path, tmp_path: Path) -> None:
 
 
 def test_damage_in_use(far: str, images: Path, tmp_path: Path) -> None:
-    stream = squirrel.open(far, cache=tmp_path / "kept")
+    stream = squirrel.open(far, cache=f"{tmp_path / 'kept'}?limit=64MiB")
     expected = checksum(squirrel.open(images))
     assert checksum(stream) == expected
     for damage in ("flip", "cut", "delete", "all"):

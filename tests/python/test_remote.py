@@ -164,6 +164,25 @@ def test_shards_are_opened_ahead_and_at_the_same_time() -> None:
     assert numbers(MessagepackDriver(url).get_iter(max_workers=1)) == list(range(80)) and Counted.most == 1
 
 
+def test_a_file_that_filecache_lost_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when another thread writes fsspec's table over the entry of this one."""
+    from fsspec.implementations.cache_metadata import CacheMetadata
+
+    url = fill("counted://bucket/store")
+    options = {"protocol": "filecache", "target_protocol": "counted", "cache_storage": str(tmp_path / "cache")}
+    save, lost = CacheMetadata.save, []
+
+    def forgetful(metadata: CacheMetadata) -> None:
+        save(metadata)
+        if len(lost) < 3:
+            lost.append(len(metadata.cached_files[-1]))
+            metadata.cached_files[-1].clear()
+
+    monkeypatch.setattr(CacheMetadata, "save", forgetful)
+    assert numbers(MessagepackDriver(url, storage_options=options).get_iter(max_workers=1)) == list(range(20))
+    assert len(lost) == 3
+
+
 @pytest.mark.parametrize("protocol", ["simplecache", "filecache"])
 def test_caches_from_storage_options(tmp_path: Path, protocol: str) -> None:
     url = fill("counted://bucket/store")

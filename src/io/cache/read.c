@@ -281,6 +281,7 @@ struct fetch {
     struct cache_flight flights[FLIGHTS]; /* in order */
     size_t count;
     uint64_t bytes;
+    bool again;         /* some of it is known, and fetched nevertheless */
     struct parts parts; /* all bytes of the flights, in order */
     struct sqrl_buffer *around;
 };
@@ -342,6 +343,7 @@ static int book_missing(struct reading *r, struct fetch *fetch, struct sqrl_erro
         bool again = crowded(r->file, begin / slot * slot, slot);
         if (again)
             begin = SQRL_MAX(begin / slot * slot, done);
+        fetch->again |= again;
         bool on = r->from <= next && next - r->from <= CACHE_GRAIN && next > 0;
         if (again || (on && i == missing->count && end - begin < AHEAD_BELOW))
             end = round_up(end, slot, size);
@@ -500,12 +502,35 @@ static void fetch_end(struct reading *r, struct fetch *fetch) {
     sqrl_buffer_unref(fetch->around);
 }
 
+/* Did others fetch, after this thread looked and before it booked, what it booked? Then
+ * the booking is given back. */
+static bool overtaken(struct reading *r, struct fetch *fetch) {
+    bool found = false;
+    if (!fetch->count || fetch->again)
+        return false;
+    known_list(r->cache, r->file);
+    for (size_t i = 0; i < fetch->count && !found; i++) {
+        struct cache_extent extent;
+        uint64_t next;
+        found = known_find(r->file, fetch->flights[i].begin, &extent, &next) ||
+                next < fetch->flights[i].end;
+    }
+    if (found) {
+        fetch_end(r, fetch);
+        *fetch = (struct fetch){.count = 0};
+    }
+    return found;
+}
+
 /* Fetches some of what is missing, or waits for others who do; with `end`, what is
  * missing in [begin, end) of the object. */
 static int fill(struct reading *r, uint64_t begin, uint64_t end, bool *fetched,
                 struct sqrl_error *err) {
     struct fetch fetch = {.count = 0};
-    int rc = end ? book(r, &fetch, begin, end, false, err) : book_missing(r, &fetch, err);
+    int rc;
+    do
+        rc = end ? book(r, &fetch, begin, end, false, err) : book_missing(r, &fetch, err);
+    while (rc == SQRL_OK && overtaken(r, &fetch));
     *fetched = fetch.count > 0;
     if (rc == SQRL_OK && fetch.count) {
         cache_count(r->cache, SQRL_COUNT_CACHE_MISSES, fetch.count);

@@ -111,11 +111,13 @@ static inline int tear_down(void **state) {
     return 0;
 }
 
-/* A cache over the remote one, as a new process would open it. */
+/* A cache over the remote one, as a new process would open it. Its limit is 64 MiB where
+ * the options name none, so that a test does not depend on how full the disk is. */
 static inline struct sqrl_fs *open_cache(struct env *e, const char *options) {
     struct sqrl_fs *fs;
     char text[256];
-    snprintf(text, sizeof text, "%s%s%s", e->directory, *options ? "?" : "", options);
+    const char *limit = strstr(options, "limit=") ? "" : "limit=64MiB&";
+    snprintf(text, sizeof text, "%s?%s%s", e->directory, limit, options);
     OK(sqrl_fs_cache(e->remote, text, "mem://", NULL, &fs, &err));
     return fs;
 }

@@ -179,7 +179,7 @@ static void test_rewritten_in_place(void **state) {
     char *path, name[100], cache[100];
     uint8_t back[16];
     snprintf(name, sizeof name, "%s/file", e->directory);
-    snprintf(cache, sizeof cache, "%s/cache", e->directory);
+    snprintf(cache, sizeof cache, "%s/cache?limit=64MiB", e->directory);
     OK(sqrl_fs_for_url(e->context, name, NULL, &local, &path, &err));
     put(local, name, 1, FILE_BYTES);
     OK(sqrl_fs_cache(local, cache, "", NULL, &fs, &err));
